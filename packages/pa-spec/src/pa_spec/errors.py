@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 
 class PagedAttentionError(Exception):
@@ -57,21 +58,11 @@ class InvariantViolation(EngineFailed):
         self.violations = tuple(violations)
 
 
-class Violation(tuple[str, str]):
+class Violation(NamedTuple):
     """One failed check: its id in spec/checks and what was found."""
 
-    __slots__ = ()
-
-    def __new__(cls, check_id: str, found: str) -> Violation:
-        return super().__new__(cls, (check_id, found))
-
-    @property
-    def check_id(self) -> str:
-        return self[0]
-
-    @property
-    def found(self) -> str:
-        return self[1]
+    check_id: str
+    found: str
 
     def __str__(self) -> str:
-        return f"{self[0]}: {self[1]}"
+        return f"{self.check_id}: {self.found}"

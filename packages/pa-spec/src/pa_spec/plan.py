@@ -98,8 +98,9 @@ class Admission:
 class StepPlan:
     """Who runs in a step, with how many tokens, and where (E50, E51). Frozen.
 
-    request: [B] int64 ids. resident: [B] int32. rank: [B] int32 place in the policy's order; events follow it
-    (E39). tokens: [B] int32 packed tokens of the row, drafts included. packed_offset: [B] int32 first packed token.
+    request: [B] int64 ids. resident: [B] int32. rank: [B] int32 place in the policy's order, which
+    events follow (E39). tokens: [B] int32 packed tokens of the row, drafts included.
+    packed_offset: [B] int32 first packed token.
     past_tokens: [B] int64 committed before the step. target_tokens: [B] int64 committed after it.
     is_prefill, is_new: [B] bool. drafts: [B] int32, or None when no row has any.
     logits_rows: [·] int32 packed tokens whose logits are wanted; row i owns
