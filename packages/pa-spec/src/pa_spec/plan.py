@@ -108,6 +108,10 @@ class StepPlan:
     deferred, unserviceable: request ids.
     table_columns: block-table columns that the step needs. padded_rows: rows after padding for a
     captured graph, equal to B where nothing is padded. capture_key: 0 when the step runs eagerly.
+    sequence_tokens: [B] int64, as in Candidates; a row's blocks hold all of it after the step, so
+    that a prompt computed in chunks keeps its place (E45). None: blocks hold target_tokens only.
+    limit_tokens: [B] int64, as in Candidates; what the turn of a row is promised when the engine
+    reserves turn limits. None: nothing is promised.
     """
 
     request: Int64Array
@@ -128,6 +132,8 @@ class StepPlan:
     table_columns: int
     padded_rows: int
     capture_key: int
+    sequence_tokens: Int64Array | None = None
+    limit_tokens: Int64Array | None = None
 
     @property
     def num_rows(self) -> int:

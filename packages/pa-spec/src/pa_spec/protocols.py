@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from pa_spec.arrays import BoolArray, Int32Array, StepId
+from pa_spec.arrays import BoolArray, Int32Array, Int64Array, StepId
 from pa_spec.errors import Violation
 from pa_spec.lifecycle import Phase
 from pa_spec.plan import Admission, Candidates, ResidentView, StepLimits, StepPlan, WaitingView
@@ -74,9 +74,15 @@ class StepCache(Protocol):
     def reserve(self, step_id: StepId, plan: StepPlan) -> StepReservation:
         """Reserve every block that the plan needs, or none and raise (E57)."""
 
-    def release(self, resident: Int32Array, last_step: StepId) -> None:
-        """Give back all that these residents own; cannot fail, does not allocate (E20).
+    def release(
+        self, resident: Int32Array, last_step: StepId, keep_tokens: Int64Array | None = None
+    ) -> None:
+        """Give back what these residents own; cannot fail, takes no block (E20).
 
+        keep_tokens: None gives up everything, and the indices with it. Otherwise [len(resident)]:
+        the resident stays, with the blocks of that many tokens and without any promise beyond
+        them. That is how a turn ends whose request stays (a turn limit that was reserved but not
+        used becomes free for others): keep what is committed.
         last_step is the newest step in flight that may still write their blocks, 0 when none:
         until `end_step` has seen it the blocks stay quarantined.
         """
