@@ -1,0 +1,45 @@
+# The compiled CPU backend. Pointers are addresses; 0 is an absent input.
+
+from enum import Enum
+
+class Dtype(Enum):
+    FLOAT32 = 0
+    BFLOAT16 = 1
+
+class CallShape:
+    # Sizes, strides (in elements, between rows) and attributes of a call.
+    num_tokens: int
+    batch_size: int
+    num_heads: int
+    kv_num_heads: int
+    head_size: int
+    num_blocks: int
+    block_size: int
+    table_columns: int
+    query_stride: int
+    key_stride: int
+    value_stride: int
+    output_stride: int
+    table_stride: int
+    rotary_rows: int
+    rotary_dim: int
+    rotary_offset: int
+    cos_stride: int
+    sin_stride: int
+    window_tokens: int
+    rotary_interleaved: int
+    dtype: Dtype
+    scale: float
+    softcap: float
+    norm_epsilon: float
+
+class PreparedCall:
+    # A shape bound to the instruction-set unit that serves it.
+    def __init__(self, shape: CallShape, unit: str = "") -> None: ...
+    def run(self, pointers: tuple[int, ...], threads: int) -> tuple[int, int, int, int] | None: ...
+    # None, or (status, index, found, limit) of a refused call.
+    @property
+    def unit(self) -> str: ...
+
+# Instruction-set units that this machine can run, fastest first.
+def available_units() -> list[str]: ...

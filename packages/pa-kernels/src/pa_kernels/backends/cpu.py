@@ -1,0 +1,163 @@
+"""The compiled CPU backend: prologue and attention of a call in one C++ function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import final
+
+import torch
+from pa_spec import (
+    CallSignature,
+    ContractViolation,
+    ElementType,
+    KvCacheLayout,
+    PagedAttentionAttributes,
+    PagedAttentionInputs,
+    PagedAttentionOutputs,
+    TensorSignature,
+)
+from torch import Tensor
+
+from pa_kernels import _cpu
+from pa_kernels.values import check_host_values
+
+_DTYPES = {
+    ElementType.FLOAT32: _cpu.Dtype.FLOAT32,
+    ElementType.BFLOAT16: _cpu.Dtype.BFLOAT16,
+}
+
+
+@final
+class CpuBackend:
+    """Paged attention in C++ for float32 and bfloat16 tensors in host memory."""
+
+    name = "cpu"
+
+    def __init__(self, unit: str = "") -> None:
+        self._unit = unit
+
+    def unsupported(self, signature: CallSignature) -> str | None:
+        """Return why it cannot serve a checked signature (feature and limit), None if it can."""
+        return next(_limits(signature), None)
+
+    def prepare(self, signature: CallSignature) -> CpuPlan:
+        """Size the work for a signature that it supports."""
+        return CpuPlan(signature, self._unit)
+
+
+@final
+class CpuPlan:
+    """One prepared call: constants are in C++, `run` passes addresses."""
+
+    __slots__ = ("_attributes", "_call", "_key_offset", "_value_offset")
+
+    def __init__(self, signature: CallSignature, unit: str) -> None:
+        shape = _shape_of(signature)
+        self._attributes = signature.attributes
+        self._call = _cpu.PreparedCall(shape, unit)
+        itemsize = signature.inputs.query.element_type.itemsize
+        self._key_offset = shape.num_heads * shape.head_size * itemsize
+        self._value_offset = self._key_offset + shape.kv_num_heads * shape.head_size * itemsize
+
+    @property
+    def unit(self) -> str:
+        """Instruction-set unit that serves the call."""
+        return self._call.unit
+
+    def run(self, inputs: PagedAttentionInputs[Tensor], out: PagedAttentionOutputs[Tensor]) -> None:
+        """Store keys and values into the caches, then fill `out`.
+
+        Raises ContractViolation (V65, V66) before the first store.
+        """
+        query = inputs.query.data_ptr()
+        if inputs.key is None or inputs.value is None:
+            key, value = query + self._key_offset, query + self._value_offset
+        else:
+            key, value = inputs.key.data_ptr(), inputs.value.data_ptr()
+        assert inputs.value_cache is not None
+        pointers = (
+            query,
+            key,
+            value,
+            inputs.key_cache.data_ptr(),
+            inputs.value_cache.data_ptr(),
+            inputs.cumulative_sequence_length.data_ptr(),
+            inputs.past_seqlens.data_ptr(),
+            inputs.block_table.data_ptr(),
+            _address(inputs.cos_cache),
+            _address(inputs.sin_cache),
+            _address(inputs.slot_mapping),
+            _address(inputs.head_sink),
+            _address(inputs.q_norm_weight),
+            _address(inputs.k_norm_weight),
+            _address(inputs.query_positions),
+            out.output.data_ptr(),
+        )
+        refused = self._call.run(pointers, torch.get_num_threads())
+        if refused is not None:
+            check_host_values(inputs, self._attributes)
+            raise ContractViolation("V65", "lengths", f"at most {refused[3]}", f"{refused[2]}")
+
+
+def _limits(signature: CallSignature) -> Iterator[str]:
+    attributes, inputs = signature.attributes, signature.inputs
+    query_type, cache_type = inputs.query.element_type, inputs.key_cache.element_type
+    if signature.device != "cpu":
+        yield f"device {signature.device}: the cpu backend works in host memory"
+    if query_type not in _DTYPES:
+        yield f"{query_type.value}: the cpu backend computes float32 and bfloat16"
+    if attributes.kv_cache_layout != KvCacheLayout.SEPARATE.value:
+        yield f"kv_cache_layout {attributes.kv_cache_layout}: the cpu backend has SEPARATE only"
+    if cache_type is not query_type:
+        yield f"{cache_type.value} caches: the cpu backend stores {query_type.value} unquantized"
+    if inputs.attention_bias is not None:
+        yield "attention_bias: the cpu backend adds none to its logits"
+    if attributes.qk_output:
+        yield f"qk_output {attributes.qk_output}: the cpu backend keeps no score matrix"
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+def _row_stride(tensor: TensorSignature) -> int:
+    return tensor.row_stride or tensor.shape[1]
+
+
+def _shape_of(signature: CallSignature) -> _cpu.CallShape:
+    attributes, inputs = signature.attributes, signature.inputs
+    shape = _cpu.CallShape()
+    shape.num_tokens = signature.num_tokens
+    shape.batch_size = signature.batch_size
+    shape.num_heads = attributes.num_heads
+    shape.num_blocks, shape.block_size, shape.kv_num_heads, shape.head_size = inputs.key_cache.shape
+    shape.table_columns = inputs.block_table.shape[1]
+    shape.table_stride = _row_stride(inputs.block_table)
+    shape.query_stride = _row_stride(inputs.query)
+    shape.key_stride = _row_stride(inputs.key or inputs.query)
+    shape.value_stride = _row_stride(inputs.value or inputs.query)
+    shape.output_stride = attributes.num_heads * shape.head_size
+    shape.window_tokens = attributes.local_window_size
+    shape.dtype = _DTYPES[inputs.query.element_type]
+    shape.scale = attributes.scale or 1.0 / math.sqrt(shape.head_size)
+    shape.softcap = attributes.softcap
+    shape.norm_epsilon = attributes.qk_norm_epsilon
+    _set_rotary(shape, attributes, inputs)
+    return shape
+
+
+def _set_rotary(
+    shape: _cpu.CallShape,
+    attributes: PagedAttentionAttributes,
+    inputs: PagedAttentionInputs[TensorSignature],
+) -> None:
+    cos, sin = inputs.cos_cache, inputs.sin_cache
+    if not attributes.do_rotary or cos is None or sin is None:
+        return
+    shape.rotary_rows = cos.shape[0]
+    shape.rotary_dim = 2 * cos.shape[1]
+    shape.rotary_offset = attributes.rotary_offset
+    shape.rotary_interleaved = attributes.rotary_interleaved
+    shape.cos_stride = _row_stride(cos)
+    shape.sin_stride = _row_stride(sin)
