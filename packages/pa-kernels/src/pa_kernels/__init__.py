@@ -1,5 +1,18 @@
 """PagedAttention: one operator, several backends."""
 
+from pa_kernels import reference
 from pa_kernels._version import __version__
+from pa_kernels.explain import BackendVerdict, explain
+from pa_kernels.prepare import PreparedCall, paged_attention, prepare
+from pa_kernels.signature import signature_of
 
-__all__ = ["__version__"]
+__all__ = [
+    "BackendVerdict",
+    "PreparedCall",
+    "__version__",
+    "explain",
+    "paged_attention",
+    "prepare",
+    "reference",
+    "signature_of",
+]

@@ -1,0 +1,1 @@
+"""Implementations of the operator and the table in which they are tried."""

@@ -1,0 +1,53 @@
+"""The table of backends, in the order in which they are tried."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from pa_spec import CallSignature, ContractViolation
+
+from pa_kernels.backends.backend import Backend
+from pa_kernels.backends.missing import MissingBackend
+from pa_kernels.backends.reference import ReferenceBackend
+
+
+def _cpu() -> Backend:
+    if find_spec("pa_kernels._cpu") is None:
+        return MissingBackend("cpu")
+    from pa_kernels.backends.cpu import CpuBackend
+
+    return CpuBackend()
+
+
+BACKENDS: tuple[Backend, ...] = (_cpu(), ReferenceBackend())
+"""The first one that supports a call serves it; the oracle stands last."""
+
+
+def select(signature: CallSignature, name: str | None = None) -> Backend:
+    """Return the first backend that supports the call, or the named one.
+
+    Raises ContractViolation when none does, naming every backend's reason (V59), and when the
+    named one does not, naming feature, backend and limit (V71).
+    """
+    if name is not None:
+        return _named(signature, name)
+    reasons = []
+    for backend in BACKENDS:
+        reason = backend.unsupported(signature)
+        if reason is None:
+            return backend
+        reasons.append(f"{backend.name}: {reason}")
+    raise ContractViolation("V59", "backend", "one that supports the call", "; ".join(reasons))
+
+
+def _named(signature: CallSignature, name: str) -> Backend:
+    for backend in BACKENDS:
+        if backend.name != name:
+            continue
+        reason = backend.unsupported(signature)
+        if reason is not None:
+            expected = f"a call that backend {name} supports"
+            raise ContractViolation("V71", "backend", expected, reason)
+        return backend
+    known = ", ".join(backend.name for backend in BACKENDS)
+    raise ContractViolation("V71", "backend", f"one of {known}", name)

@@ -1,0 +1,72 @@
+"""A cheap proof that a layer's tensors keep the prepared signature."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from operator import attrgetter
+from typing import final
+
+import torch
+from pa_spec import (
+    CallSignature,
+    ContractViolation,
+    PagedAttentionInputs,
+    TensorSignature,
+)
+from torch import Tensor
+
+from pa_kernels.signature import DTYPES, tensor_signature
+
+_NAMES = tuple(field.name for field in fields(PagedAttentionInputs))
+_tensors = attrgetter(*_NAMES)
+
+
+@final
+class InputGuard:
+    """Compares tensors with a signature; backends address memory by it, so nothing may differ."""
+
+    __slots__ = ("_expected", "_signature")
+
+    def __init__(self, signature: CallSignature) -> None:
+        self._signature = signature
+        self._expected = tuple(
+            None if each is None else (DTYPES[each.element_type], each.shape, _strides(each))
+            for each in _tensors(signature.inputs)
+        )
+
+    def check(self, inputs: PagedAttentionInputs[Tensor]) -> None:
+        """Raise ContractViolation (V71) naming the first tensor that differs."""
+        device: torch.device = inputs.query.device
+        for index, (tensor, expected) in enumerate(
+            zip(_tensors(inputs), self._expected, strict=True)
+        ):
+            if tensor is None and expected is None:
+                continue
+            if (
+                tensor is None
+                or expected is None
+                or tensor.dtype != expected[0]
+                or tensor.shape != expected[1]
+                or tensor.stride() != expected[2]
+                or tensor.device != device
+            ):
+                self._check_closely(index, tensor, device)
+
+    def _check_closely(self, index: int, tensor: Tensor | None, device: torch.device) -> None:
+        # Strides of axes with at most one entry mean nothing; only the signature can tell.
+        name = _NAMES[index]
+        expected: TensorSignature | None = getattr(self._signature.inputs, name)
+        actual = None if tensor is None else tensor_signature(name, tensor)
+        if actual != expected:
+            raise ContractViolation("V71", name, f"{expected} as prepared", f"{actual}")
+        if tensor is not None and name != "attention_metadata" and tensor.device != device:
+            raise ContractViolation("V102", name, f"on {device} like query", f"{tensor.device}")
+
+
+def _strides(signature: TensorSignature) -> tuple[int, ...]:
+    strides = [1]
+    for extent in reversed(signature.shape[1:]):
+        strides.insert(0, strides[0] * max(extent, 1))
+    if signature.row_stride and len(signature.shape) == 2:
+        strides[0] = signature.row_stride
+    return tuple(strides[: len(signature.shape)])

@@ -1,0 +1,129 @@
+"""Prepare a call once a step, run it once a layer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import final
+
+import torch
+from pa_spec import (
+    CallSignature,
+    ContractViolation,
+    ElementType,
+    PagedAttentionAttributes,
+    PagedAttentionInputs,
+    PagedAttentionOutputs,
+)
+from torch import Tensor
+
+from pa_kernels.backends.table import select
+from pa_kernels.geometry import CallGeometry
+from pa_kernels.guard import InputGuard
+from pa_kernels.signature import DTYPES, signature_of
+
+
+@final
+class PreparedCall:
+    """A call that was validated, given to a backend and sized.
+
+    Life cycle: `prepare` makes it once a step; `run` any number of times, once a layer, as long
+    as the tensors keep the prepared signature.
+    """
+
+    __slots__ = ("_geometry", "_guard", "_plan", "backend", "signature")
+
+    def __init__(self, signature: CallSignature, backend: str | None = None) -> None:
+        chosen = select(signature, backend)
+        self.signature = signature
+        self.backend = chosen.name
+        self._plan = chosen.prepare(signature)
+        self._geometry = CallGeometry.of(signature)
+        self._guard = InputGuard(signature)
+
+    def __repr__(self) -> str:
+        geometry = self._geometry
+        return (
+            f"PreparedCall(backend={self.backend!r}, T={geometry.num_tokens}, "
+            f"B={geometry.batch_size})"
+        )
+
+    def run(
+        self,
+        inputs: PagedAttentionInputs[Tensor],
+        out: PagedAttentionOutputs[Tensor] | None = None,
+    ) -> PagedAttentionOutputs[Tensor]:
+        """Store this layer's keys and values, attend, and return the outputs.
+
+        inputs.key_cache and inputs.value_cache are updated in place. out: buffers to fill,
+        contiguous, allocated when None.
+
+        Raises ContractViolation, before the first store, when a tensor differs from the prepared
+        signature, when `out` does not fit (V71), and for bad lengths in host tensors (V65).
+        """
+        self._guard.check(inputs)
+        if out is None:
+            out = self._allocate(inputs.query)
+        else:
+            self._check_out(out, inputs.query)
+        if self._geometry.num_tokens > 0:
+            self._plan.run(inputs, out)
+        return out
+
+    def _allocate(self, query: Tensor) -> PagedAttentionOutputs[Tensor]:
+        geometry, qk_type = self._geometry, self.signature.output_qk_type
+        output = query.new_empty(geometry.output_shape)
+        if qk_type is None:
+            return PagedAttentionOutputs(output)
+        output_qk = torch.empty(
+            geometry.output_qk_shape, dtype=DTYPES[qk_type], device=query.device
+        )
+        return PagedAttentionOutputs(output, output_qk)
+
+    def _check_out(self, out: PagedAttentionOutputs[Tensor], query: Tensor) -> None:
+        geometry, qk_type = self._geometry, self.signature.output_qk_type
+        _check_buffer("output", out.output, geometry.output_shape, query.dtype)
+        if (out.output_qk is None) != (qk_type is None):
+            actual = "none" if out.output_qk is None else "one"
+            expected = "a buffer exactly when qk_output is not 0"
+            raise ContractViolation("V69", "output_qk", expected, actual)
+        if out.output_qk is not None and qk_type is not None:
+            shape = geometry.output_qk_shape
+            _check_buffer("output_qk", out.output_qk, shape, DTYPES[qk_type])
+        if out.output.device != query.device:
+            raise ContractViolation("V102", "output", f"on {query.device}", str(out.output.device))
+
+
+def prepare(signature: CallSignature, backend: str | None = None) -> PreparedCall:
+    """Validate a signature, select a backend and size its work; once a step.
+
+    backend: the name of the one to use, None = the first of the table that supports the call.
+    PA_KERNEL_DEBUG=1 prints the selected one to standard error.
+
+    Raises ContractViolation for a broken rule, when no backend supports the call (V59), and when
+    the named one does not (V71).
+    """
+    prepared = PreparedCall(signature, backend)
+    if os.environ.get("PA_KERNEL_DEBUG") == "1":
+        sys.stderr.write(f"pa_kernels: {prepared!r}\n")
+    return prepared
+
+
+def paged_attention(
+    inputs: PagedAttentionInputs[Tensor],
+    attributes: PagedAttentionAttributes,
+    output_qk_type: ElementType | None = None,
+) -> PagedAttentionOutputs[Tensor]:
+    """Run the operator once: prepare and run in one go.
+
+    The caches are updated in place. output_qk_type: element type of output 3, float32 when
+    qk_output asks for it and None is given.
+    """
+    return prepare(signature_of(inputs, attributes, output_qk_type)).run(inputs)
+
+
+def _check_buffer(name: str, buffer: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    if tuple(buffer.shape) != shape or buffer.dtype != dtype or not buffer.is_contiguous():
+        expected = f"contiguous {dtype} {list(shape)}"
+        actual = f"{buffer.dtype} {list(buffer.shape)} with strides {buffer.stride()}"
+        raise ContractViolation("V71", name, expected, actual)

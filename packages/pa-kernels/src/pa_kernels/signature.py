@@ -1,0 +1,90 @@
+"""From tensors to the signature of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import torch
+from pa_spec import (
+    CallSignature,
+    ContractViolation,
+    ElementType,
+    PagedAttentionAttributes,
+    PagedAttentionInputs,
+    TensorSignature,
+)
+from torch import Tensor
+
+DTYPES: Mapping[ElementType, torch.dtype] = MappingProxyType(
+    {
+        ElementType.FLOAT32: torch.float32,
+        ElementType.FLOAT16: torch.float16,
+        ElementType.BFLOAT16: torch.bfloat16,
+        ElementType.FLOAT8E4M3FN: torch.float8_e4m3fn,
+        ElementType.INT8: torch.int8,
+        ElementType.UINT8: torch.uint8,
+        ElementType.INT32: torch.int32,
+        ElementType.INT64: torch.int64,
+        ElementType.FLOAT64: torch.float64,
+        ElementType.BOOL: torch.bool,
+    }
+)
+"""The tensor library's name of every element type."""
+
+_ELEMENT_TYPES = {dtype: element_type for element_type, dtype in DTYPES.items()}
+
+
+def signature_of(
+    inputs: PagedAttentionInputs[Tensor],
+    attributes: PagedAttentionAttributes,
+    output_qk_type: ElementType | None = None,
+) -> CallSignature:
+    """Build the signature of a call from its tensors, without reading a device value.
+
+    output_qk_type: element type of output 3, float32 when qk_output asks for one and None is given.
+
+    Raises ContractViolation for an element type outside the contract (V98) and for inputs that
+    are spread over devices (V102).
+    """
+    signatures = {
+        name: None if tensor is None else tensor_signature(name, tensor)
+        for name, tensor in inputs.named()
+    }
+    _check_devices(inputs)
+    metadata = inputs.attention_metadata
+    if output_qk_type is None and attributes.qk_output:
+        output_qk_type = ElementType.FLOAT32
+    return CallSignature(
+        attributes=attributes,
+        inputs=PagedAttentionInputs(**signatures),  # type: ignore[arg-type]
+        metadata=None if metadata is None else tuple(metadata.flatten().tolist()),
+        output_qk_type=output_qk_type,
+    )
+
+
+def tensor_signature(name: str, tensor: Tensor) -> TensorSignature:
+    """Describe one tensor; rank 2 may have strided rows, every other rank must be contiguous."""
+    element_type = _ELEMENT_TYPES.get(tensor.dtype)
+    if element_type is None:
+        raise ContractViolation("V98", name, "an element type of the contract", str(tensor.dtype))
+    shape = tuple(tensor.shape)
+    if len(shape) != 2:
+        return TensorSignature(
+            element_type, shape, tensor.device.type, contiguous_inner=tensor.is_contiguous()
+        )
+    rows, columns = shape
+    row_stride = tensor.stride(0) if rows > 1 and tensor.stride(0) != columns else 0
+    inner = columns <= 1 or tensor.stride(1) == 1
+    return TensorSignature(element_type, shape, tensor.device.type, row_stride, inner)
+
+
+def _check_devices(inputs: PagedAttentionInputs[Tensor]) -> None:
+    metadata = inputs.attention_metadata
+    if metadata is not None and metadata.device.type != "cpu":
+        raise ContractViolation("V102", "attention_metadata", "on cpu", str(metadata.device))
+    device = inputs.query.device
+    for name, tensor in inputs.named():
+        if tensor is None or name == "attention_metadata" or tensor.device == device:
+            continue
+        raise ContractViolation("V102", name, f"on {device} like query", str(tensor.device))
