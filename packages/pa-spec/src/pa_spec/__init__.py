@@ -16,6 +16,19 @@ from pa_spec.arrays import (
     TurnId,
 )
 from pa_spec.config import EngineConfig
+from pa_spec.contract import (
+    CONTRACT_VERSION,
+    Check,
+    CheckScope,
+    Decider,
+    Invariant,
+    Rule,
+    RuleStatus,
+    check_contract_version,
+    checks,
+    invariants,
+    rules,
+)
 from pa_spec.element_type import ElementType
 from pa_spec.errors import (
     ContractViolation,
@@ -56,8 +69,10 @@ from pa_spec.state import (
     StateManifest,
 )
 from pa_spec.step import BlockUsage, SampledTokens, SamplingBatch, StepInputs, StepWork, TableDelta
+from pa_spec.validation import check, check_lengths, validate
 
 __all__ = [
+    "CONTRACT_VERSION",
     "NO_TOKEN",
     "NO_TURN",
     "UNMAPPED",
@@ -66,7 +81,10 @@ __all__ = [
     "BoolArray",
     "CallSignature",
     "Candidates",
+    "Check",
+    "CheckScope",
     "ContractViolation",
+    "Decider",
     "Decoder",
     "DecoderConfig",
     "DecoderState",
@@ -85,6 +103,7 @@ __all__ = [
     "InputUnusable",
     "Int32Array",
     "Int64Array",
+    "Invariant",
     "InvariantViolation",
     "KvCacheLayout",
     "ModelExecutor",
@@ -99,6 +118,8 @@ __all__ = [
     "RequestId",
     "RequestState",
     "ResidentView",
+    "Rule",
+    "RuleStatus",
     "SampledTokens",
     "SamplingBatch",
     "SchedulerPolicy",
@@ -119,4 +140,11 @@ __all__ = [
     "Violation",
     "WaitingView",
     "__version__",
+    "check",
+    "check_contract_version",
+    "check_lengths",
+    "checks",
+    "invariants",
+    "rules",
+    "validate",
 ]
