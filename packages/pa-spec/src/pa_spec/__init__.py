@@ -53,6 +53,7 @@ from pa_spec.operator import (
 )
 from pa_spec.plan import Admission, Candidates, ResidentView, StepLimits, StepPlan, WaitingView
 from pa_spec.protocols import (
+    CacheAudit,
     Decoder,
     ModelExecutor,
     SchedulerPolicy,
@@ -79,6 +80,7 @@ __all__ = [
     "Admission",
     "BlockUsage",
     "BoolArray",
+    "CacheAudit",
     "CallSignature",
     "Candidates",
     "Check",

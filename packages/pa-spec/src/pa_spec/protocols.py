@@ -87,14 +87,28 @@ class StepCache(Protocol):
         until `end_step` has seen it the blocks stay quarantined.
         """
 
+    def end_turn(self, resident: Int32Array) -> None:
+        """Drop what was promised for these residents' turns; their blocks stay theirs (E17)."""
+
     def end_step(self, step_id: StepId) -> None:
         """Say that no step up to step_id can write any more; quarantined blocks become free."""
+
+    @property
+    def audit(self) -> CacheAudit:
+        """The view for tests, rollback checks and diagnosis."""
+
+
+class CacheAudit(Protocol):
+    """Looks into a cache without changing it."""
 
     def snapshot(self) -> object:
         """Return committed state as a value that compares equal when nothing changed."""
 
     def check_all(self) -> Sequence[Violation]:
         """Scan everything for broken invariants (E64)."""
+
+    def committed(self, resident: Int32Array) -> Int64Array:
+        """Return the committed tokens of these residents, to compare with the engine's (E65)."""
 
 
 class Decoder(Protocol[TensorT]):

@@ -66,11 +66,13 @@ class SampledTokens:
     """What a step sampled, in the order of the plan's sampling rows.
 
     token: [S] int32. faulty: [S] bool, rows whose logits held no finite maximum (their request
-    fails, the others commit), or None when none was.
+    fails, the others commit), or None when none was. execution_ns: time that forward and sampling
+    took, which is not the engine's host time.
     """
 
     token: Int32Array
     faulty: BoolArray | None = None
+    execution_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
