@@ -121,6 +121,8 @@ class DecodeFirstPolicy:
             table_columns=self._columns(target_tokens),
             padded_rows=num_rows,
             capture_key=0,
+            sequence_tokens=chosen.sequence_tokens,
+            limit_tokens=chosen.limit_tokens,
         )
 
     def _layout_of_grants(self, chosen: Candidates, limits: StepLimits) -> Layout:

@@ -87,9 +87,6 @@ class StepCache(Protocol):
         until `end_step` has seen it the blocks stay quarantined.
         """
 
-    def end_turn(self, resident: Int32Array) -> None:
-        """Drop what was promised for these residents' turns; their blocks stay theirs (E17)."""
-
     def end_step(self, step_id: StepId) -> None:
         """Say that no step up to step_id can write any more; quarantined blocks become free."""
 
