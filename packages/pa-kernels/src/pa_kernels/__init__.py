@@ -4,6 +4,7 @@ from pa_kernels import reference
 from pa_kernels._version import __version__
 from pa_kernels.explain import BackendVerdict, explain
 from pa_kernels.prepare import PreparedCall, paged_attention, prepare
+from pa_kernels.sampling import sample_tokens, uniform_from_counter
 from pa_kernels.signature import signature_of
 
 __all__ = [
@@ -14,5 +15,7 @@ __all__ = [
     "paged_attention",
     "prepare",
     "reference",
+    "sample_tokens",
     "signature_of",
+    "uniform_from_counter",
 ]
