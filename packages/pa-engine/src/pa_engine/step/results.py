@@ -1,0 +1,126 @@
+"""From sampled tokens to what each row's turn becomes, before anything is published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from pa_spec import (
+    NO_TOKEN,
+    BoolArray,
+    ErrorCode,
+    EventFlags,
+    FinishReason,
+    IndexArray,
+    Int32Array,
+    Int64Array,
+    SampledTokens,
+    StepPlan,
+)
+
+from pa_engine.events import CODE, FLAGS, GENERATED, NUM_COLUMNS, PROMPT, REASON, REQUEST, TURN
+from pa_engine.events import TOKEN as TOKEN_COLUMN
+from pa_engine.residents import ResidentTable
+
+
+@dataclass(frozen=True, slots=True)
+class StepResults:
+    """Staged results of the sampling rows, s of them, in the order of the plan (E74).
+
+    resident: [s] rows. token: [s] sampled. position: [s] where an appended token goes in the
+    mirror. sequence_tokens, turn_generated, draws: [s] values after the step. appended: [s].
+    finished: indices into s of the turns that end; reason: [s] FinishReason, or None when none
+    ends. events: [9, s] columns in the policy's order (E39).
+    """
+
+    resident: Int32Array
+    token: Int32Array
+    position: Int64Array
+    sequence_tokens: Int64Array
+    turn_generated: Int64Array
+    draws: Int64Array
+    appended: BoolArray
+    finished: IndexArray
+    reason: Int64Array | None
+    events: Int64Array
+
+
+def sampling_rows(plan: StepPlan) -> Int32Array:
+    """Return [s] indices of the plan's rows that sample in this step."""
+    counts = plan.logits_offsets[1:] - plan.logits_offsets[:-1]
+    return np.flatnonzero(counts).astype(np.int32)
+
+
+def stage_results(
+    residents: ResidentTable, plan: StepPlan, rows: Int32Array, sampled: SampledTokens
+) -> StepResults:
+    """Apply the stop conditions and build the step's events; changes nothing (E14, E16).
+
+    rows: [s] indices of the plan's sampling rows. Precedence: a faulty row, then EOS, then the
+    turn's limit, then the session's.
+    """
+    columns = residents.columns
+    resident = plan.resident[rows]
+    token = sampled.token
+    before = columns.sequence_tokens[resident]
+    is_eos = (residents.eos[resident] == token[:, None]).any(axis=1)
+    appended = ~is_eos
+    if sampled.faulty is not None:
+        appended &= ~sampled.faulty
+    generated = columns.turn_generated[resident] + appended
+    sequence = before + appended
+    at_turn_limit = generated >= columns.turn_limit[resident]
+    at_session_limit = sequence >= columns.session_limit[resident]
+    ended = ~appended | at_turn_limit | at_session_limit
+    finished = np.flatnonzero(ended)
+    events = np.zeros((NUM_COLUMNS, len(rows)), np.int64)
+    events[TOKEN_COLUMN] = token
+    events[REQUEST] = plan.request[rows]
+    events[TURN] = columns.turn_id[resident]
+    events[FLAGS] = int(EventFlags.TOKEN)
+    reason = None
+    if len(finished):
+        reason = _reasons(is_eos, at_turn_limit, at_session_limit)
+        if sampled.faulty is not None:
+            reason[sampled.faulty] = int(FinishReason.FAILED)
+            events[CODE, sampled.faulty] = int(ErrorCode.REQUEST_EXECUTION_FAILURE)
+        events[PROMPT, finished] = columns.turn_prompt[resident[finished]]
+        events[GENERATED, finished] = generated[finished]
+        _mark_finished(events, appended, finished, reason)
+    rank = plan.rank[rows]
+    if (rank[1:] < rank[:-1]).any():
+        events = events[:, np.argsort(rank, kind="stable")]
+    return StepResults(
+        resident=resident,
+        token=token,
+        position=before,
+        sequence_tokens=sequence,
+        turn_generated=generated,
+        draws=columns.draws[resident] + 1,
+        appended=appended,
+        finished=finished,
+        reason=reason,
+        events=events,
+    )
+
+
+def _reasons(
+    is_eos: BoolArray, at_turn_limit: BoolArray, at_session_limit: BoolArray
+) -> Int64Array:
+    reason = np.zeros(len(is_eos), np.int64)
+    reason[at_session_limit] = int(FinishReason.MAX_SESSION_TOKENS)
+    reason[at_turn_limit] = int(FinishReason.MAX_GENERATED_TOKENS)
+    reason[is_eos] = int(FinishReason.EOS)
+    return reason
+
+
+def _mark_finished(
+    events: Int64Array, appended: BoolArray, finished: IndexArray, reason: Int64Array
+) -> None:
+    ended_by = reason[finished]
+    flags = np.where(appended[finished], int(EventFlags.TOKEN), 0)
+    flags |= int(EventFlags.TURN_FINISHED)
+    flags[ended_by == int(FinishReason.FAILED)] |= int(EventFlags.FAILED)
+    events[FLAGS, finished] = flags
+    events[REASON, finished] = ended_by
+    events[TOKEN_COLUMN, finished[~appended[finished]]] = NO_TOKEN
