@@ -1,5 +1,30 @@
 """Decoders of real model families on paged attention, and their checkpoints."""
 
 from pa_models._version import __version__
+from pa_models.chat_template import ChatTemplate, Message
+from pa_models.decoder import LlamaDecoder
+from pa_models.generation import GenerationDefaults
+from pa_models.load import SMALL_MODEL, LoadedModel, find_model, load_decoder, load_model
+from pa_models.model_config import FAMILIES, ModelConfig
+from pa_models.rope import ROPE_KINDS, RopeConfig
+from pa_models.stream import StreamDecoder
+from pa_models.tokenizer import Tokenizer
 
-__all__ = ["__version__"]
+__all__ = [
+    "FAMILIES",
+    "ROPE_KINDS",
+    "SMALL_MODEL",
+    "ChatTemplate",
+    "GenerationDefaults",
+    "LlamaDecoder",
+    "LoadedModel",
+    "Message",
+    "ModelConfig",
+    "RopeConfig",
+    "StreamDecoder",
+    "Tokenizer",
+    "__version__",
+    "find_model",
+    "load_decoder",
+    "load_model",
+]
