@@ -21,9 +21,9 @@ def check_contract_version(name: str, implemented: str) -> None:
     try:
         its_major, its_minor = _numbers(implemented)
     except ValueError as error:
-        raise ContractViolation("contract.version", name, expected, repr(implemented)) from error
+        raise ContractViolation("VERSION", name, expected, repr(implemented)) from error
     if its_major != major or its_minor > minor:
-        raise ContractViolation("contract.version", name, expected, f"contract {implemented}")
+        raise ContractViolation("VERSION", name, expected, f"contract {implemented}")
 
 
 def _numbers(version: str) -> tuple[int, int]:
