@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
+from checkout import ROOT
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
