@@ -1,0 +1,56 @@
+"""transformers' static batch as a side of a throughput comparison; imported only when asked for."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from pa_spec import InputUnusable
+
+from pa_serve.bench.load import Load, Timing
+
+
+@final
+class TransformersSide:
+    """Runs a load as one batch of `generate`: prompts of one length, so nothing is padded."""
+
+    name = "transformers"
+
+    def __init__(self, path: Path, dtype: torch.dtype) -> None:
+        self._library = _imported()
+        folder, options = (path, {}) if path.is_dir() else (path.parent, {"gguf_file": path.name})
+        self._model: Any = self._library.AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype=dtype, **options
+        ).eval()
+
+    def run(self, load: Load) -> Timing:
+        """Do the work once; only the whole time is known of a static batch."""
+        configuration = self._library.GenerationConfig(
+            max_new_tokens=load.output_tokens,
+            min_new_tokens=load.output_tokens,
+            do_sample=False,
+            pad_token_id=0,
+        )
+        ids = torch.from_numpy(load.prompts(self._model.config.vocab_size)).long()
+        with torch.inference_mode():
+            start = time.perf_counter()
+            output = self._model.generate(
+                ids, attention_mask=torch.ones_like(ids), generation_config=configuration
+            )
+            seconds = time.perf_counter() - start
+        generated = output.shape[1] - load.prompt_tokens
+        if generated != load.output_tokens:
+            raise InputUnusable(self.name, f"gave {generated} tokens", f"{load.output_tokens}")
+        return Timing(seconds)
+
+
+def _imported() -> Any:
+    try:
+        return importlib.import_module("transformers")
+    except ImportError as error:
+        raise InputUnusable(
+            "--peer transformers", f"cannot be imported ({error})", "pip install transformers"
+        ) from error
