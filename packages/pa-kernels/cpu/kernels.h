@@ -1,31 +1,97 @@
-// The table of functions that each instruction-set unit provides.
+// What crosses between the driver of a call and the instruction-set units that compute it.
 #pragma once
 
 #include "params.h"
 
 namespace pa {
 
-// One piece of a call's attention: tokens of one row against a range of its keys.
-struct Task {
+// Keys are visited in tiles of kTileKeys, and found in groups of kGroupKeys: the smallest block
+// size, so that no group is spread over two blocks.
+constexpr int kTileKeys = 64;
+constexpr int kGroupKeys = 16;
+constexpr int kTileGroups = kTileKeys / kGroupKeys;
+
+struct KeyRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Tokens of one row with some of its KV heads. Its accumulated rows are numbered
+// ((kv_head - kv_head_begin) * tokens + token) * G + i, where G query heads share a KV head.
+struct Segment {
   int64_t row = 0;
   int64_t token_begin = 0;  // packed index
   int64_t token_end = 0;
+  int64_t kv_head_begin = 0;
+  int64_t kv_head_end = 0;
+  KeyRange keys;             // every key that one of the tokens may see
+  int64_t splits = 1;        // parts of `keys` that are accumulated apart
+  int64_t partial_row = -1;  // first accumulated row of the first part, when splits > 1
+
+  int64_t tokens() const { return token_end - token_begin; }
+};
+
+struct Task {
+  int64_t segment = 0;
+  int64_t split = 0;
+};
+
+// Accumulated rows: before the division by the total, relative to 2^highest.
+struct Accumulated {
+  float* sums = nullptr;     // [rows, padded head size]
+  float* highest = nullptr;  // [rows] largest logit, in powers of two
+  float* total = nullptr;    // [rows]
 };
 
 // What every task of a call reads.
 struct Work {
   const CallShape* shape = nullptr;
   const CallBuffers* buffers = nullptr;
-  const void* query = nullptr;  // [T, H*D] after the prologue
-  int64_t query_stride = 0;
+  const float* rotated = nullptr;  // [T, H*D] queries after norm and rotation, null = unchanged
+  Accumulated partials;
 };
 
 struct Kernels {
   const char* name;
-  // Stores keys and values of tokens [begin, end), and their queries when rotated is given.
-  void (*prologue)(const CallShape&, const CallBuffers&, void* rotated, float* scratch,
+  // Stores keys and values of tokens [begin, end), and their queries where rotated is given.
+  void (*prologue)(const CallShape&, const CallBuffers&, float* rotated, float* scratch,
                    int64_t begin, int64_t end);
-  void (*attend)(const Work&, const Task&, float* scratch);
+  // Accumulates one split of a segment, and writes the output when it is the only one.
+  void (*attend)(const Work&, const Segment&, int64_t split, float* scratch);
+  // Joins the splits of a segment and writes the output.
+  void (*merge)(const Work&, const Segment&, float* scratch);
+  int64_t (*scratch_floats)(const CallShape&, int64_t rows);
 };
+
+// Rows of scratch and partials are padded to the widest vector.
+inline int64_t padded_head_size(const CallShape& shape) { return (shape.head_size + 15) / 16 * 16; }
+
+// Keys of one split: a whole number of tiles, except for the last.
+inline KeyRange split_range(const Segment& segment, int64_t split) {
+  if (segment.splits == 1) return segment.keys;
+  const int64_t first = segment.keys.begin / kTileKeys;
+  const int64_t tiles = (segment.keys.end + kTileKeys - 1) / kTileKeys - first;
+  KeyRange range;
+  range.begin = (first + tiles * split / segment.splits) * kTileKeys;
+  range.end = (first + tiles * (split + 1) / segment.splits) * kTileKeys;
+  if (range.begin < segment.keys.begin) range.begin = segment.keys.begin;
+  if (range.end > segment.keys.end) range.end = segment.keys.end;
+  return range;
+}
+
+// Keys that a token may see: the window, the token's own position, the row's end.
+inline KeyRange visible_keys(const CallShape& shape, const CallBuffers& buffers, int64_t row,
+                             int64_t token) {
+  const int64_t past = buffers.past[row];
+  const int64_t first = buffers.cumulative[row];
+  const int64_t position =
+      buffers.positions != nullptr ? buffers.positions[token] : past + (token - first);
+  KeyRange range{0, past + (buffers.cumulative[row + 1] - first)};
+  if (position + 1 < range.end) range.end = position + 1;
+  if (shape.window_tokens > 0 && position + 1 > shape.window_tokens) {
+    range.begin = position + 1 - shape.window_tokens;
+  }
+  return range;
+}
 
 }  // namespace pa

@@ -66,26 +66,26 @@ struct TokenAngles {
 };
 
 // Copies heads from one row to another, normalised and rotated where the call asks for it.
-template <typename T>
+template <typename T, typename Target>
 void convert_heads(const CallShape& shape, const TokenAngles& angles, const T* source,
-                   const T* weight, int64_t heads, T* target) {
+                   const T* weight, int64_t heads, Target* target) {
   const int64_t size = shape.head_size;
   if (weight == nullptr && shape.rotary_dim == 0) {
-    std::memcpy(target, source, static_cast<std::size_t>(heads * size) * sizeof(T));
+    std::memcpy(target, source, static_cast<std::size_t>(heads * size) * sizeof(Target));
     return;
   }
   for (int64_t head = 0; head < heads; ++head) {
     load_head(source + head * size, weight, shape, angles.row);
     if (shape.rotary_dim > 0) rotate_head(shape, angles.cos, angles.sin, angles.row);
-    T* out = target + head * size;
+    Target* out = target + head * size;
     for (int64_t c = 0; c < size; ++c) store(angles.row[c], out + c);
   }
 }
 
 // Serves tokens [begin, end) of the packed input. rotated: [T, H*D] queries after normalisation
-// and rotation, or null when the call changes no query. scratch: 2*D floats.
+// and rotation, unrounded, or null when the call changes no query. scratch: 2*D floats.
 template <typename T>
-void run_prologue(const CallShape& shape, const CallBuffers& buffers, void* rotated, float* scratch,
+void run_prologue(const CallShape& shape, const CallBuffers& buffers, float* rotated, float* scratch,
                   int64_t begin, int64_t end) {
   const int64_t size = shape.head_size;
   const int64_t half = shape.rotary_dim / 2;
@@ -104,7 +104,7 @@ void run_prologue(const CallShape& shape, const CallBuffers& buffers, void* rota
     if (rotated != nullptr) {
       convert_heads(shape, angles, static_cast<const T*>(buffers.query) + token * shape.query_stride,
                     static_cast<const T*>(buffers.query_norm), shape.num_heads,
-                    static_cast<T*>(rotated) + token * shape.num_heads * size);
+                    rotated + token * shape.num_heads * size);
     }
     const int64_t slot = slot_of(shape, buffers, row, token, index);
     if (slot < 0) continue;

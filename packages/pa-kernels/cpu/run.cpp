@@ -1,32 +1,127 @@
 #include "run.h"
 
-#include <vector>
+#include <algorithm>
+#include <atomic>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
 
 #include "lengths.h"
+#include "workspace.h"
 
 namespace pa {
+namespace {
+
+// A second thread is worth its waking (tens of microseconds) from about this many operations on.
+constexpr double kOperationsPerThread = 500'000.0;
+constexpr int64_t kPrologueElementsPerThread = 64 * 1024;
+
+// A call on its way through the threads of one team.
+class Call {
+ public:
+  Call(const Kernels& kernels, const CallShape& shape, const CallBuffers& buffers,
+       Workspace& workspace)
+      : kernels_(kernels), shape_(shape), buffers_(buffers), plan_(workspace.plan) {
+    work_.shape = &shape_;
+    work_.buffers = &buffers_;
+    if (shape.rotary_dim > 0 || buffers.query_norm != nullptr) {
+      rotated_ = workspace.rotated.reserve(shape.num_tokens * shape.num_heads * shape.head_size);
+      work_.rotated = rotated_;
+    }
+    const int64_t padded = padded_head_size(shape);
+    float* partials = workspace.partials.reserve(plan_.partial_rows * (padded + 2));
+    work_.partials = {partials, partials + plan_.partial_rows * padded,
+                      partials + plan_.partial_rows * (padded + 1)};
+  }
+
+  int useful_threads(int allowed) const {
+    const int64_t elements =
+        shape_.num_tokens * (shape_.num_heads + 2 * shape_.kv_num_heads) * shape_.head_size;
+    const double useful = plan_.operations / kOperationsPerThread +
+                          static_cast<double>(elements / kPrologueElementsPerThread);
+    return std::max(1, static_cast<int>(std::min(useful, static_cast<double>(allowed))));
+  }
+
+  int64_t scratch_floats() const {
+    const int64_t attention = kernels_.scratch_floats(shape_, plan_.max_segment_rows);
+    return (std::max(attention, 2 * shape_.head_size) + 15) / 16 * 16;
+  }
+
+  void store_tokens(int thread, int threads, float* scratch) const {
+    const int64_t begin = shape_.num_tokens * thread / threads;
+    const int64_t end = shape_.num_tokens * (thread + 1) / threads;
+    kernels_.prologue(shape_, buffers_, rotated_, scratch, begin, end);
+  }
+
+  void attend(float* scratch) {
+    const int64_t count = static_cast<int64_t>(plan_.tasks.size());
+    for (int64_t i = next_task_++; i < count; i = next_task_++) {
+      const Task& task = plan_.tasks[static_cast<std::size_t>(i)];
+      kernels_.attend(work_, plan_.segments[static_cast<std::size_t>(task.segment)], task.split,
+                      scratch);
+    }
+  }
+
+  void merge(float* scratch) {
+    if (plan_.partial_rows == 0) return;
+    const int64_t count = static_cast<int64_t>(plan_.segments.size());
+    for (int64_t i = next_segment_++; i < count; i = next_segment_++) {
+      const Segment& segment = plan_.segments[static_cast<std::size_t>(i)];
+      if (segment.splits > 1) kernels_.merge(work_, segment, scratch);
+    }
+  }
+
+ private:
+  const Kernels& kernels_;
+  const CallShape& shape_;
+  const CallBuffers& buffers_;
+  const Plan& plan_;
+  Work work_;
+  float* rotated_ = nullptr;
+  std::atomic<int64_t> next_task_{0};
+  std::atomic<int64_t> next_segment_{0};
+};
+
+// Every store comes before attention: rows of a call may share blocks. Every split comes before
+// the joining.
+void run_team(Call& call, int threads, float* scratch, int64_t scratch_floats) {
+#if defined(_OPENMP)
+  if (threads > 1) {
+#pragma omp parallel num_threads(threads)
+    {
+      // The runtime may give fewer threads than were asked for.
+      const int thread = omp_get_thread_num();
+      float* own = scratch + thread * scratch_floats;
+      call.store_tokens(thread, omp_get_num_threads(), own);
+#pragma omp barrier
+      call.attend(own);
+#pragma omp barrier
+      call.merge(own);
+    }
+    return;
+  }
+#endif
+  call.store_tokens(0, 1, scratch);
+  call.attend(scratch);
+  call.merge(scratch);
+}
+
+}  // namespace
 
 Outcome run_call(const Kernels& kernels, const CallShape& shape, const CallBuffers& buffers,
                  int threads) {
   const Outcome outcome = check_lengths(shape, buffers);
-  if (outcome.status != Status::kOk) return outcome;
-  const int64_t element = shape.dtype == Dtype::kFloat32 ? 4 : 2;
-  std::vector<char> rotated;
-  std::vector<float> scratch(static_cast<std::size_t>(2 * shape.head_size));
-  Work work{&shape, &buffers, buffers.query, shape.query_stride};
-  if (shape.rotary_dim > 0 || buffers.query_norm != nullptr) {
-    rotated.resize(
-        static_cast<std::size_t>(shape.num_tokens * shape.num_heads * shape.head_size * element));
-    work.query = rotated.data();
-    work.query_stride = shape.num_heads * shape.head_size;
-  }
-  kernels.prologue(shape, buffers, rotated.empty() ? nullptr : rotated.data(), scratch.data(), 0,
-                   shape.num_tokens);
-  for (int64_t row = 0; row < shape.batch_size; ++row) {
-    const Task task{row, buffers.cumulative[row], buffers.cumulative[row + 1]};
-    kernels.attend(work, task, scratch.data());
-  }
-  (void)threads;
+  if (outcome.status != Status::kOk || shape.num_tokens == 0) return outcome;
+  thread_local Workspace workspace;
+  make_plan(shape, buffers, workspace.plan);
+  Call call(kernels, shape, buffers, workspace);
+  const int team = call.useful_threads(threads);
+  const int64_t scratch_floats = call.scratch_floats();
+  float* scratch = workspace.scratch.reserve(team * scratch_floats);
+  run_team(call, team, scratch, scratch_floats);
+  workspace.rotated.release_if_large();
+  workspace.partials.release_if_large();
   return outcome;
 }
 

@@ -1,0 +1,83 @@
+// One task of a call's attention: a segment, or one of its splits, from queries to output.
+#pragma once
+
+#include "decode.h"
+#include "prefill.h"
+
+namespace pa {
+namespace {
+
+inline int64_t segment_rows(const CallShape& shape, const Segment& segment) {
+  return (segment.kv_head_end - segment.kv_head_begin) * segment.tokens() *
+         (shape.num_heads / shape.kv_num_heads);
+}
+
+// Floats of scratch that a segment of so many rows needs at most.
+int64_t scratch_floats(const CallShape& shape, int64_t rows) {
+  const int64_t padded = padded_head_size(shape);
+  return range_floats(rows) + rows * (2 * padded + 2 + kTileKeys) + 2 * kTileKeys * padded + 16;
+}
+
+inline Accumulated carve(float* memory, int64_t rows, int64_t padded) {
+  return {memory, memory + rows * padded, memory + rows * padded + rows};
+}
+
+inline Accumulated partial_of(const Work& work, const Segment& segment, int64_t rows,
+                              int64_t split) {
+  const int64_t row = segment.partial_row + split * rows;
+  return {work.partials.sums + row * padded_head_size(*work.shape), work.partials.highest + row,
+          work.partials.total + row};
+}
+
+template <typename T>
+void attend(const Work& work, const Segment& segment, int64_t split, float* scratch) {
+  const CallShape& shape = *work.shape;
+  const int64_t padded = padded_head_size(shape);
+  const int64_t rows = segment_rows(shape, segment);
+  const bool whole = segment.splits == 1;
+  const Accumulated target =
+      whole ? carve(scratch, rows, padded) : partial_of(work, segment, rows, split);
+  float* rest = scratch + (whole ? (rows * (padded + 2) + 15) / 16 * 16 : 0);
+  const KeyRange keys = split_range(segment, split);
+  clear_rows(rows, padded, target);
+  if (segment.tokens() == 1) {
+    attend_token<T>(work, segment, keys, target, rest);
+  } else {
+    attend_tokens<T>(work, segment, keys, target, rest);
+  }
+  if (whole) write_rows<T>(work, segment, rows, target);
+}
+
+// Splits are joined in their order, so the result does not depend on who computed them when.
+template <typename T>
+void merge(const Work& work, const Segment& segment, float* scratch) {
+  const int64_t padded = padded_head_size(*work.shape);
+  const int64_t rows = segment_rows(*work.shape, segment);
+  const Accumulated joined = carve(scratch, rows, padded);
+  clear_rows(rows, padded, joined);
+  for (int64_t row = 0; row < rows; ++row) {
+    float peak = -kInfinity;
+    for (int64_t split = 0; split < segment.splits; ++split) {
+      const float highest = partial_of(work, segment, rows, split).highest[row];
+      peak = highest > peak ? highest : peak;
+    }
+    const float reference = peak == -kInfinity ? 0.0F : peak;
+    for (int64_t split = 0; split < segment.splits; ++split) {
+      const Accumulated part = partial_of(work, segment, rows, split);
+      // A part whose logits were all NaN has no highest one, but its total must not be lost.
+      const float factor = part.total[row] == part.total[row]
+                               ? exp2(part.highest[row] - reference)
+                               : part.total[row];
+      float* sums = joined.sums + row * padded;
+      for (int64_t c = 0; c < padded; c += kLanes) {
+        store(load(sums + c) + load(part.sums + row * padded + c) * broadcast(factor), sums + c);
+      }
+      joined.total[row] += part.total[row] * factor;
+    }
+    joined.highest[row] = peak;
+  }
+  write_rows<T>(work, segment, rows, joined);
+}
+
+}  // namespace
+}  // namespace pa

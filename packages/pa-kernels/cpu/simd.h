@@ -1,0 +1,135 @@
+// Vectors of floats as wide as the unit's instruction set, in compiler vector extensions.
+// Included by each instruction-set unit; everything here has internal linkage, so that no inline
+// function compiled for one instruction set can be linked into another.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "element.h"
+
+namespace pa {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+
+typedef float Vec __attribute__((vector_size(kLanes * 4)));
+typedef int32_t IntVec __attribute__((vector_size(kLanes * 4)));
+typedef uint32_t WordVec __attribute__((vector_size(kLanes * 4)));
+typedef uint16_t HalfVec __attribute__((vector_size(kLanes * 2)));
+typedef float LooseVec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
+
+constexpr float kInfinity = __builtin_inff();
+
+inline Vec broadcast(float value) {
+#if defined(__AVX512F__)
+  return Vec{value, value, value, value, value, value, value, value,
+             value, value, value, value, value, value, value, value};
+#elif defined(__AVX2__)
+  return Vec{value, value, value, value, value, value, value, value};
+#else
+  return Vec{value, value, value, value};
+#endif
+}
+
+inline IntVec lane_indices() {
+#if defined(__AVX512F__)
+  return IntVec{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#elif defined(__AVX2__)
+  return IntVec{0, 1, 2, 3, 4, 5, 6, 7};
+#else
+  return IntVec{0, 1, 2, 3};
+#endif
+}
+
+template <typename To, typename From>
+inline To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From), "a bit cast keeps the size");
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+inline Vec load(const float* from) { return *reinterpret_cast<const LooseVec*>(from); }
+
+inline Vec load(const Bfloat16* from) {
+  HalfVec half;
+  std::memcpy(&half, from, sizeof half);
+  return bit_cast<Vec>(__builtin_convertvector(half, WordVec) << 16);
+}
+
+inline void store(Vec value, float* to) { *reinterpret_cast<LooseVec*>(to) = value; }
+
+inline void store(Vec value, Bfloat16* to) {
+  const WordVec bits = bit_cast<WordVec>(value);
+  const WordVec rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+  const WordVec quiet = (bits >> 16) | 0x40U;
+  const HalfVec half = __builtin_convertvector(value != value ? quiet : rounded, HalfVec);
+  std::memcpy(to, &half, sizeof half);
+}
+
+// The larger operand of each lane; a NaN in `value` is passed over.
+inline Vec larger(Vec value, Vec otherwise) { return value > otherwise ? value : otherwise; }
+
+inline float largest_lane(Vec value) {
+  float largest = value[0];
+  for (int i = 1; i < kLanes; ++i) largest = value[i] > largest ? value[i] : largest;
+  return largest;
+}
+
+inline float sum_of_lanes(Vec value) {
+  float lanes[kLanes];
+  std::memcpy(lanes, &value, sizeof lanes);
+  for (int h = kLanes / 2; h > 0; h /= 2) {
+    for (int i = 0; i < h; ++i) lanes[i] += lanes[i + h];
+  }
+  return lanes[0];
+}
+
+// 2 to the power of x for x <= 0; 0 below -126, NaN for NaN. Relative error below 2e-7: a degree 6
+// polynomial on [-0.5, 0.5] fitted for the least largest relative error (2e-9), then rounding.
+inline Vec exp2(Vec x) {
+  const Vec lowest = broadcast(-126.0F);
+  const Vec magic = broadcast(12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer
+  const Vec inside = x < lowest ? lowest : x;
+  const Vec shifted = inside + magic;
+  const Vec r = inside - (shifted - magic);
+  Vec p = broadcast(1.5353362e-04F);
+  p = p * r + broadcast(1.3398874e-03F);
+  p = p * r + broadcast(9.6184374e-03F);
+  p = p * r + broadcast(5.5503325e-02F);
+  p = p * r + broadcast(2.4022648e-01F);
+  p = p * r + broadcast(6.9314720e-01F);
+  p = p * r + broadcast(1.0F);
+  const IntVec exponent = bit_cast<IntVec>(shifted) - bit_cast<IntVec>(magic);
+  const Vec power = p * bit_cast<Vec>((exponent + 127) << 23);
+  return x < lowest ? broadcast(0.0F) : power;
+}
+
+inline float exp2(float x) { return exp2(broadcast(x))[0]; }
+
+// Hyperbolic tangent, relative error below 3e-7. Small arguments take an odd polynomial, because
+// 1 - e cancels there.
+inline Vec tanh(Vec x) {
+  const Vec zero = broadcast(0.0F);
+  const Vec size = x < zero ? -x : x;
+  const Vec e = exp2(size * broadcast(-2.8853901F));  // exp(-2 |x|)
+  const Vec large = (broadcast(1.0F) - e) / (broadcast(1.0F) + e);
+  const Vec s = x * x;
+  Vec p = broadcast(-5.7049874e-03F);
+  p = p * s + broadcast(2.0639088e-02F);
+  p = p * s + broadcast(-5.3739715e-02F);
+  p = p * s + broadcast(1.3331442e-01F);
+  p = p * s + broadcast(-3.3333282e-01F);
+  const Vec small = x + x * s * p;
+  return size < broadcast(0.625F) ? small : (x < zero ? -large : large);
+}
+
+}  // namespace
+}  // namespace pa

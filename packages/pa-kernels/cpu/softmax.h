@@ -1,0 +1,123 @@
+// Rows of logits to weights, one tile after the other, and accumulated rows to outputs.
+#pragma once
+
+#include "tile.h"
+
+namespace pa {
+namespace {
+
+constexpr float kLog2E = 1.44269504F;
+
+// Logits are kept in powers of two. Queries are multiplied by `query` once; a product of query and
+// key then is the logit itself, or the argument of the softcap's tanh, which `logit` scales.
+struct LogitScale {
+  float query;
+  float logit;
+  bool capped;
+};
+
+inline LogitScale logit_scale(const CallShape& shape) {
+  if (shape.softcap > 0.0F) return {shape.scale / shape.softcap, shape.softcap * kLog2E, true};
+  return {shape.scale * kLog2E, 1.0F, false};
+}
+
+// Masks one vector of logits: keys outside [begin, end) and unmapped ones become -inf.
+inline Vec masked(Vec logits, const Tile& tile, int key, int begin, int end) {
+  if (tile.slot[key / kGroupKeys] < 0) return broadcast(-kInfinity);
+  if (key >= begin && key + kLanes <= end) return logits;
+  const IntVec index = lane_indices() + key;
+  const IntVec visible = (index >= begin) & (index < end);
+  return visible ? logits : broadcast(-kInfinity);
+}
+
+// Turns a row's logits of one tile into weights relative to 2^highest, in place, and adds them to
+// the total. begin, end: the keys of the tile that this row sees. Returns the factor by which what
+// was accumulated before must be multiplied. A NaN logit makes its weight and the total NaN.
+inline float weigh_tile(const Tile& tile, const LogitScale& scale, int begin, int end,
+                        float* logits, float* highest, float* total) {
+  const int keys = tile.groups() * kGroupKeys;
+  Vec peak = broadcast(-kInfinity);
+  for (int key = 0; key < keys; key += kLanes) {
+    Vec value = load(logits + key);
+    if (scale.capped) value = tanh(value) * broadcast(scale.logit);
+    value = masked(value, tile, key, begin, end);
+    store(value, logits + key);
+    peak = larger(value, peak);
+  }
+  const float before = *highest;
+  const float tile_peak = largest_lane(peak);
+  const float after = tile_peak > before ? tile_peak : before;
+  // Where nothing was seen yet any finite reference gives exp2(-inf) = 0.
+  const float reference = after == -kInfinity ? 0.0F : after;
+  Vec sum = broadcast(0.0F);
+  for (int key = 0; key < keys; key += kLanes) {
+    const Vec weight = exp2(load(logits + key) - broadcast(reference));
+    store(weight, logits + key);
+    sum += weight;
+  }
+  const float keep = before == after ? 1.0F : exp2(before - reference);
+  *highest = after;
+  *total = *total * keep + sum_of_lanes(sum);
+  return keep;
+}
+
+inline void scale_row(float factor, int64_t padded, float* row) {
+  if (factor == 1.0F) return;
+  for (int64_t c = 0; c < padded; c += kLanes) store(load(row + c) * broadcast(factor), row + c);
+}
+
+inline void clear_rows(int64_t rows, int64_t padded, const Accumulated& target) {
+  for (int64_t i = 0; i < rows * padded; i += kLanes) store(broadcast(0.0F), target.sums + i);
+  for (int64_t row = 0; row < rows; ++row) {
+    target.highest[row] = -kInfinity;
+    target.total[row] = 0.0F;
+  }
+}
+
+// The packed token and query head of an accumulated row.
+struct RowPlace {
+  int64_t token;
+  int64_t head;
+};
+
+inline RowPlace row_place(const CallShape& shape, const Segment& segment, int64_t row) {
+  const int64_t group = shape.num_heads / shape.kv_num_heads;
+  const int64_t kv_head = segment.kv_head_begin + row / (group * segment.tokens());
+  const int64_t token = segment.token_begin + row / group % segment.tokens();
+  return {token, kv_head * group + row % group};
+}
+
+// What remains to multiply: 1 / total, with the head's sink in the denominator (8.4). A row that
+// saw nothing gives 0.
+template <typename T>
+inline float final_factor(const CallBuffers& buffers, int64_t head, float highest, float total) {
+  if (total == 0.0F) return 0.0F;
+  if (buffers.head_sink == nullptr) return 1.0F / total;
+  const float sink = to_float(static_cast<const T*>(buffers.head_sink)[head]) * kLog2E;
+  const float reference = sink > highest ? sink : highest;
+  const float keep = exp2(highest - reference);
+  return keep / (total * keep + exp2(sink - reference));
+}
+
+template <typename T>
+inline void write_rows(const Work& work, const Segment& segment, int64_t rows,
+                       const Accumulated& source) {
+  const CallShape& shape = *work.shape;
+  const int64_t padded = padded_head_size(shape);
+  for (int64_t row = 0; row < rows; ++row) {
+    const RowPlace place = row_place(shape, segment, row);
+    const float factor =
+        final_factor<T>(*work.buffers, place.head, source.highest[row], source.total[row]);
+    const float* sums = source.sums + row * padded;
+    T* out = static_cast<T*>(work.buffers->output) + place.token * shape.output_stride +
+             place.head * shape.head_size;
+    int64_t c = 0;
+    for (; c + kLanes <= shape.head_size; c += kLanes) {
+      store(load(sums + c) * broadcast(factor), out + c);
+    }
+    for (; c < shape.head_size; ++c) store(sums[c] * factor, out + c);
+  }
+}
+
+}  // namespace
+}  // namespace pa
