@@ -1,6 +1,7 @@
 """Continuous batching in which every step is a transaction."""
 
 from pa_engine._version import __version__
+from pa_engine.contract import IMPLEMENTS_CONTRACT
 from pa_engine.engine import Engine
 from pa_engine.events import Event, EventBatch, EventBuffer, Usage
 from pa_engine.executors import NullExecutor, PackedStep, StepPacker, TorchExecutor
@@ -11,6 +12,7 @@ from pa_engine.statistics import EngineStatistics
 from pa_engine.turn import Turn
 
 __all__ = [
+    "IMPLEMENTS_CONTRACT",
     "Engine",
     "EngineSnapshot",
     "EngineStatistics",

@@ -6,6 +6,7 @@ import weakref
 from typing import Generic, final
 
 from pa_cache import PagedCacheManager
+from pa_kernels import uniform_from_counter
 from pa_scheduler import DecodeFirstPolicy
 from pa_spec import (
     ContractViolation,
@@ -21,6 +22,7 @@ from pa_spec import (
     Violation,
 )
 
+from pa_engine.contract import require_contract
 from pa_engine.core import EngineCore
 from pa_engine.events import EventBatch, EventBuffer
 from pa_engine.invariants import check_all
@@ -58,7 +60,8 @@ class Engine(Generic[HandleT]):
         while engine.has_pending_requests():
             for event in engine.run(max_events=64): ...
 
-    Raises InputUnusable when the pool cannot be sized or a limit is out of range.
+    Raises InputUnusable when the pool cannot be sized or a limit is out of range, and
+    ContractViolation when a collaborator was written to an incompatible contract.
     """
 
     def __init__(
@@ -71,6 +74,14 @@ class Engine(Generic[HandleT]):
         observer: StepObserver | None = None,
     ) -> None:
         config = config or EngineConfig()
+        for role, part, default in (
+            ("executor", executor, None),
+            ("cache", cache, PagedCacheManager),
+            ("policy", policy, DecodeFirstPolicy),
+            ("observer", observer, SilentObserver),
+            ("sampling", None, uniform_from_counter),
+        ):
+            require_contract(role, default if part is None else part)
         session = _session_limit(config, executor.config.context_length)
         limits = StepLimits(
             config.max_batch_size,
@@ -79,7 +90,8 @@ class Engine(Generic[HandleT]):
             config.reserve_turn_limit,
         )
         manifest = executor.manifest
-        cache = cache or PagedCacheManager.for_manifest(manifest, config, session)
+        if cache is None:
+            cache = PagedCacheManager.for_manifest(manifest, config, session)
         columns = -(-min(cache.max_sequence_tokens, session) // cache.block_size)
         executor.bind(cache.decoder_state, limits, columns)
         self._core = EngineCore(
@@ -90,8 +102,8 @@ class Engine(Generic[HandleT]):
             self._core,
             self._lifecycle,
             executor,
-            policy or DecodeFirstPolicy(cache.block_size, columns),
-            observer or SilentObserver(),
+            DecodeFirstPolicy(cache.block_size, columns) if policy is None else policy,
+            SilentObserver() if observer is None else observer,
         )
 
     def create_request(

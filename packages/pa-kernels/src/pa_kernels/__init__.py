@@ -2,12 +2,14 @@
 
 from pa_kernels import reference
 from pa_kernels._version import __version__
+from pa_kernels.contract import IMPLEMENTS_CONTRACT
 from pa_kernels.explain import BackendVerdict, explain
 from pa_kernels.prepare import PreparedCall, paged_attention, prepare
 from pa_kernels.sampling import sample_tokens, uniform_from_counter
 from pa_kernels.signature import signature_of
 
 __all__ = [
+    "IMPLEMENTS_CONTRACT",
     "BackendVerdict",
     "PreparedCall",
     "__version__",

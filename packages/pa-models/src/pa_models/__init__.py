@@ -2,6 +2,7 @@
 
 from pa_models._version import __version__
 from pa_models.chat_template import ChatTemplate, Message
+from pa_models.contract import IMPLEMENTS_CONTRACT
 from pa_models.decoder import LlamaDecoder
 from pa_models.generation import GenerationDefaults
 from pa_models.load import SMALL_MODEL, LoadedModel, find_model, load_decoder, load_model
@@ -12,6 +13,7 @@ from pa_models.tokenizer import Tokenizer
 
 __all__ = [
     "FAMILIES",
+    "IMPLEMENTS_CONTRACT",
     "ROPE_KINDS",
     "SMALL_MODEL",
     "ChatTemplate",

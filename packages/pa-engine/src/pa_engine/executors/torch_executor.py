@@ -24,6 +24,7 @@ from pa_spec import (
 )
 from torch import Tensor
 
+from pa_engine.contract import require_contract
 from pa_engine.executors.packing import PackedStep, StepPacker, sampled_on_host
 
 
@@ -41,9 +42,12 @@ class TorchExecutor:
     """Packs a step, runs a decoder once, samples every row together.
 
     decoder: any pa_spec.Decoder on torch tensors. device: where its tensors are.
+
+    Raises ContractViolation when the decoder was written to an incompatible contract.
     """
 
     def __init__(self, decoder: Decoder[Tensor], device: str = "cpu") -> None:
+        require_contract("decoder", decoder)
         self._decoder = decoder
         self._device = device
         self._packer: StepPacker | None = None
