@@ -89,7 +89,9 @@ row_strategy = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(row_strategy, min_size=1, max_size=6), st.integers(0, 2**20), st.sampled_from([0, 4]))
+@given(
+    st.lists(row_strategy, min_size=1, max_size=6), st.integers(0, 2**20), st.sampled_from([0, 4])
+)
 def test_rows_equal_the_plain_implementation(
     rows: list[dict[str, Any]], seed: int, levels: int
 ) -> None:

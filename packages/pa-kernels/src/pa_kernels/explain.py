@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pa_spec import CallSignature
+from pa_spec import CallSignature, check
 
 from pa_kernels.backends.table import BACKENDS
 
@@ -33,8 +33,9 @@ class BackendVerdict:
 def explain(signature: CallSignature) -> tuple[BackendVerdict, ...]:
     """List every backend in the order of trial; reads nothing but the signature.
 
-    The signature should keep the contract; `prepare` refuses one that does not.
+    Raises ContractViolation for a signature that breaks a rule of the contract.
     """
+    check(signature)
     verdicts: list[BackendVerdict] = []
     is_taken = False
     for backend in BACKENDS:

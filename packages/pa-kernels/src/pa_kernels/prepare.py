@@ -14,6 +14,7 @@ from pa_spec import (
     PagedAttentionAttributes,
     PagedAttentionInputs,
     PagedAttentionOutputs,
+    check,
 )
 from torch import Tensor
 
@@ -34,6 +35,7 @@ class PreparedCall:
     __slots__ = ("_geometry", "_guard", "_plan", "backend", "signature")
 
     def __init__(self, signature: CallSignature, backend: str | None = None) -> None:
+        check(signature)
         chosen = select(signature, backend)
         self.signature = signature
         self.backend = chosen.name

@@ -34,7 +34,10 @@ class Backend(Protocol):
         """How explain, errors and `PreparedCall.backend` call it."""
 
     def unsupported(self, signature: CallSignature) -> str | None:
-        """Return why it cannot serve a checked signature (feature and limit), None if it can."""
+        """Return why it cannot serve a checked signature, None if it can.
+
+        The reason begins with the feature: "attention_bias: this backend has none".
+        """
 
     def prepare(self, signature: CallSignature) -> AttentionPlan:
         """Size the work for a signature that it supports."""

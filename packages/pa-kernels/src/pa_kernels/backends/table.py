@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from pa_spec import CallSignature, ContractViolation
+from pa_spec import CallSignature, ContractViolation, rules
 
 from pa_kernels.backends.backend import Backend
 from pa_kernels.backends.missing import MissingBackend
@@ -23,11 +23,14 @@ BACKENDS: tuple[Backend, ...] = (_cpu(), ReferenceBackend())
 """The first one that supports a call serves it; the oracle stands last."""
 
 
+_RULE_OF_FEATURE = {"attention_bias": "V68", "output_qk": "V70", "qk_output": "V70"}
+
+
 def select(signature: CallSignature, name: str | None = None) -> Backend:
     """Return the first backend that supports the call, or the named one.
 
     Raises ContractViolation when none does, naming every backend's reason (V59), and when the
-    named one does not, naming feature, backend and limit (V71).
+    named one does not, naming feature, backend and limit (V68, V70, V71).
     """
     if name is not None:
         return _named(signature, name)
@@ -37,7 +40,7 @@ def select(signature: CallSignature, name: str | None = None) -> Backend:
         if reason is None:
             return backend
         reasons.append(f"{backend.name}: {reason}")
-    raise ContractViolation("V59", "backend", "one that supports the call", "; ".join(reasons))
+    raise rules()["V59"].violation("backend", "; ".join(reasons))
 
 
 def _named(signature: CallSignature, name: str) -> Backend:
@@ -46,8 +49,9 @@ def _named(signature: CallSignature, name: str) -> Backend:
             continue
         reason = backend.unsupported(signature)
         if reason is not None:
-            expected = f"a call that backend {name} supports"
-            raise ContractViolation("V71", "backend", expected, reason)
+            feature = reason.replace(":", " ").split(maxsplit=1)[0]
+            rule_id = _RULE_OF_FEATURE.get(feature, "V71")
+            raise ContractViolation(rule_id, name, "a call that this backend supports", reason)
         return backend
     known = ", ".join(backend.name for backend in BACKENDS)
     raise ContractViolation("V71", "backend", f"one of {known}", name)
