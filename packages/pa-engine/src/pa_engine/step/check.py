@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pa_spec import StepPlan, Violation
 
 from pa_engine.core import EngineCore
-from pa_engine.invariants import each_violation
+from pa_engine.report import each_violation
 from pa_engine.step.results import StepResults
 
 
@@ -35,40 +35,26 @@ def check_step(core: EngineCore, plan: StepPlan, results: StepResults) -> Sequen
 
 def _explain_step(core: EngineCore, plan: StepPlan, results: StepResults) -> Iterator[Violation]:
     columns, rows, sampled = core.residents.columns, plan.resident, results.resident
-    committed, sequence = columns.committed_tokens[rows], columns.sequence_tokens[rows]
-    for check, broken, owners, found in (
-        ("step.row_identity", columns.request[rows] != plan.request, rows, "another request"),
-        ("boundary.agreement", committed != plan.past_tokens, rows, "not the plan's boundary"),
-        (
-            "step.token_count",
-            plan.target_tokens - plan.past_tokens != plan.tokens,
-            rows,
-            "target is not past plus tokens",
-        ),
-        ("counters.order", plan.target_tokens > sequence, rows, "target beyond the sequence"),
-        (
-            "limits.session",
-            results.sequence_tokens > columns.session_limit[sampled],
-            sampled,
-            "sequence beyond its session limit",
-        ),
-        (
-            "limits.turn",
-            results.turn_generated > columns.turn_limit[sampled],
-            sampled,
-            "output beyond its turn limit",
-        ),
-        (
-            "mirror.position",
-            columns.sequence_tokens[sampled] != results.position,
-            sampled,
-            "sequence moved since the token was staged",
-        ),
-        (
-            "streams.draws",
-            columns.draws[sampled] + 1 != results.draws,
-            sampled,
-            "draw counter moved since the token was staged",
-        ),
+    owner, committed = columns.request[rows], columns.committed_tokens[rows]
+    sequence, draws = columns.sequence_tokens, columns.draws[sampled]
+    past, target = plan.past_tokens, plan.target_tokens
+    ours = {"engine_tokens": committed, "other_tokens": past}
+    extent = {"past": past, "target": target, "tokens": plan.tokens}
+    ahead = {"committed_tokens": target, "sequence_tokens": sequence[rows]}
+    for check_id, broken, found in (
+        ("step.row_identity", owner != plan.request, {"owner": owner, "planned": plan.request}),
+        ("boundary.agreement", committed != past, ours),
+        ("step.token_count", target - past != plan.tokens, extent),
+        ("counters.order", target > sequence[rows], ahead),
     ):
-        yield from each_violation(check, broken, owners, found)
+        yield from each_violation(check_id, broken, rows, **found)
+    session, turn = columns.session_limit[sampled], columns.turn_limit[sampled]
+    after, generated = results.sequence_tokens, results.turn_generated
+    moved = {"sequence_tokens": sequence[sampled], "position": results.position}
+    for check_id, broken, found in (
+        ("limits.session", after > session, {"sequence_tokens": after, "limit": session}),
+        ("limits.turn", generated > turn, {"generated": generated, "limit": turn}),
+        ("mirror.position", sequence[sampled] != results.position, moved),
+        ("streams.draws", draws + 1 != results.draws, {"draws": draws, "staged": results.draws}),
+    ):
+        yield from each_violation(check_id, broken, sampled, **found)
