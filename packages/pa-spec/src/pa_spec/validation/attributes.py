@@ -10,7 +10,7 @@ from pa_spec.validation.call import Call
 
 _LAYOUTS = tuple(each.value for each in KvCacheLayout)
 _QUANT_TYPES = tuple(each.value for each in QuantType)
-_CACHE_TYPES = (
+CACHE_TYPES = (
     "",
     ElementType.FLOAT16.value,
     ElementType.BFLOAT16.value,
@@ -83,7 +83,7 @@ def _check_quant_type(call: Call, name: str, value: str) -> None:
 
 
 def _check_cache_type(call: Call, name: str, value: str) -> None:
-    if value not in _CACHE_TYPES:
+    if value not in CACHE_TYPES:
         rule_id = "V50" if value in _RESERVED_CACHE_TYPES else "V8"
-        allowed = ", ".join(each or '""' for each in _CACHE_TYPES)
+        allowed = ", ".join(each or '""' for each in CACHE_TYPES)
         call.report(rule_id, name, repr(value), allowed=allowed)

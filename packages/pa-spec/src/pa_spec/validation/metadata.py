@@ -37,7 +37,7 @@ def check_scores(call: Call) -> None:
     """V69: output_qk is asked for exactly when qk_output selects something."""
     selected, element_type = call.attributes.qk_output, call.signature.output_qk_type
     if selected in (0, 1, 2) and (selected != 0) is not (element_type is not None):
-        found = "not asked for" if element_type is None else f"asked for as {element_type.value}"
+        found = "none" if element_type is None else element_type.value
         call.report("V69", "output_qk", f"{found} with qk_output={selected}")
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from pa_spec.element_type import ElementType
 from pa_spec.operator import TensorSignature
+from pa_spec.validation.attributes import CACHE_TYPES
 from pa_spec.validation.call import ACTIVATION_TYPES, QUANTIZED_TYPES, Call, presence, shape_text
 
 _ACTIVATIONS = frozenset(ACTIVATION_TYPES)
-_TYPE_NAMES = frozenset(each.value for each in ElementType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,6 @@ def _check_scale(call: Call, name: str, shape: tuple[int, ...], quant_type: str)
 def _check_cache_type(call: Call, side: _Side) -> None:
     """V49: a named cache type is the tensor's own; names outside the vocabulary are V8 or V50."""
     found = side.cache.element_type
-    if side.cache_type in _TYPE_NAMES and side.cache_type != found.value:
+    if side.cache_type in CACHE_TYPES and side.cache_type != found.value:
         name, values = f"{side.prefix}_cache_dtype", {"element_type": found.value}
         call.report("V49", name, side.cache_type, cache=side.cache_name, **values)
