@@ -145,7 +145,8 @@ def install_model(session: Session) -> None:
 
 def run_tests(session: Session, *arguments: str) -> None:
     """Run pytest with the root's settings; the session's own arguments come last."""
-    session.run("pytest", *arguments, *session.posargs, env=QUIET_THREADS)
+    environment = {**QUIET_THREADS, **installer_settings()}
+    session.run("pytest", *arguments, *session.posargs, env=environment)
 
 
 @nox.session
@@ -241,7 +242,7 @@ def build_all(session: Session) -> None:
 @nox.session(requires=["build"], default=False)
 def distributions(session: Session) -> None:
     """Install the built wheels outside the checkout and run the examples of the documents."""
-    install_plain(session, "pytest", "uv")
+    install_plain(session, "packaging", "pytest", "uv")
     files = "integration-tests/test_distributions.py"
     run_tests(session, files, "--distributions", str(ROOT / "dist"))
 
@@ -268,7 +269,7 @@ def release(session: Session, package: str) -> None:
     session.run("python", ".ci/release.py", "check", package)
     dist = Path(session.create_tmp()) / "dist"
     shutil.rmtree(dist, ignore_errors=True)
-    for each in with_siblings([package]):
+    for each in PACKAGES:
         build(session, each, dist)
     files = "integration-tests/test_distributions.py"
     run_tests(session, files, "--distributions", str(dist), "-k", package)

@@ -46,7 +46,7 @@ def blocks_of(document: Path, root: Path) -> list[Block]:
     """Return the fenced blocks of a document in order."""
     content = document.read_text("utf-8")
     found = list(FENCE.finditer(content))
-    following: list[re.Match[str] | None] = [*found[1:], None]
+    following = [*found[1:], None][: len(found)]
     return [
         Block(
             str(document.relative_to(root)),

@@ -91,6 +91,13 @@ def requirements_of(pyproject: Path) -> list[Requirement]:
     return [Requirement(each) for each in project["dependencies"]]
 
 
+def siblings_of(root: Path, package: str) -> set[str]:
+    """Return the siblings that a package declares, and theirs."""
+    declared = requirements_of(root / "packages" / package / "pyproject.toml")
+    direct = {each.name for each in declared if each.name in ARROWS}
+    return direct.union(*(siblings_of(root, each) for each in direct))
+
+
 def declared_by(pyproject: Path) -> Declared:
     """Read dependencies and extras."""
     project = tomllib.loads(pyproject.read_text("utf-8"))["project"]

@@ -22,7 +22,7 @@ from documents import (
     run_here,
     sessions_in,
 )
-from import_rules import ARROWS, requirements_of
+from import_rules import ARROWS, siblings_of
 
 DOCUMENTS = documents_of(ROOT)
 BLOCKS = [block for each in DOCUMENTS for block in blocks_of(each, ROOT)]
@@ -87,7 +87,7 @@ def test_a_package_is_installed_as_its_document_says() -> None:
 
     for block, packages in lines:
         assert packages[-1] == Path(block.document).parent.name, str(block)
-        assert set(packages) == siblings(packages[-1]) | {packages[-1]}, str(block)
+        assert set(packages) == siblings_of(ROOT, packages[-1]) | {packages[-1]}, str(block)
     assert {packages[-1] for _, packages in lines} == set(ARROWS)
 
 
@@ -105,13 +105,6 @@ def test_lines_are_told_apart_by_who_runs_them() -> None:
         "pa-cache",
     ]
     assert installed_by("pip install numpy") is None
-
-
-def siblings(package: str) -> set[str]:
-    """Return the siblings that a package needs, and theirs."""
-    declared = requirements_of(ROOT / "packages" / package / "pyproject.toml")
-    direct = {each.name for each in declared if each.name in ARROWS}
-    return direct.union(*map(siblings, direct))
 
 
 def sessions_of_script(line: str) -> set[str]:

