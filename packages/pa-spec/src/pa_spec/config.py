@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from pa_spec.errors import InputUnusable
 
@@ -31,9 +32,9 @@ class EngineConfig:
     reserve_turn_limit: bool = False
 
     def __post_init__(self) -> None:
-        size = self.block_size
-        if size < 16 or size & (size - 1):
-            raise InputUnusable("block_size", f"{size}", "a power of two, at least 16 (V29)")
+        size: object = self.block_size
+        if not _is_int(size) or size < 16 or size & (size - 1):
+            raise InputUnusable("block_size", repr(size), "a power of two, at least 16 (V29)")
         for name in ("num_blocks", "memory_budget_bytes"):
             value = getattr(self, name)
             if value is not None:
@@ -49,5 +50,9 @@ _INT32_MAX = 2**31 - 1
 
 def _require_int(name: str, value: object, least: int) -> None:
     limit = 2**63 - 1 if name.endswith("_bytes") else _INT32_MAX
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= limit:
+    if not _is_int(value) or not least <= value <= limit:
         raise InputUnusable(name, repr(value), f"an integer from {least} to {limit} (V72)")
+
+
+def _is_int(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

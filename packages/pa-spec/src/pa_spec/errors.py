@@ -18,11 +18,14 @@ class ContractViolation(PagedAttentionError):
     """
 
     def __init__(self, rule_id: str, name: str, expected: str, actual: str) -> None:
-        super().__init__(f"{name}: expected {expected}, got {actual} ({rule_id})")
+        super().__init__(rule_id, name, expected, actual)
         self.rule_id = rule_id
         self.name = name
         self.expected = expected
         self.actual = actual
+
+    def __str__(self) -> str:
+        return f"{self.name}: expected {self.expected}, got {self.actual} ({self.rule_id})"
 
 
 class InputUnusable(PagedAttentionError):
@@ -32,10 +35,14 @@ class InputUnusable(PagedAttentionError):
     """
 
     def __init__(self, name: str, problem: str, allowed: str = "") -> None:
-        super().__init__(f"{name}: {problem}" + (f"; allowed: {allowed}" if allowed else ""))
+        super().__init__(name, problem, allowed)
         self.name = name
         self.problem = problem
         self.allowed = allowed
+
+    def __str__(self) -> str:
+        allowed = f"; allowed: {self.allowed}" if self.allowed else ""
+        return f"{self.name}: {self.problem}{allowed}"
 
 
 class StepAborted(PagedAttentionError):
@@ -54,8 +61,11 @@ class InvariantViolation(EngineFailed):
     """An invariant did not hold: our fault. Carries the id of every check that failed."""
 
     def __init__(self, violations: Sequence[Violation]) -> None:
-        super().__init__("; ".join(str(each) for each in violations))
+        super().__init__(violations)
         self.violations = tuple(violations)
+
+    def __str__(self) -> str:
+        return "; ".join(str(each) for each in self.violations)
 
 
 class Violation(NamedTuple):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import cache
@@ -36,12 +34,16 @@ def names(folder: str, suffix: str) -> tuple[str, ...]:
 @cache
 def table(path: str) -> Mapping[str, Any]:
     """Return a TOML file of spec/ as a mapping, read once."""
+    import tomllib
+
     return MappingProxyType(tomllib.loads(text(path)))
 
 
 @cache
 def document(path: str) -> Mapping[str, Any]:
     """Return a JSON file of spec/ as a mapping, read once."""
+    import json
+
     return MappingProxyType(json.loads(text(path)))
 
 
