@@ -40,10 +40,10 @@ def make_claim(state: CacheState, plan: StepPlan) -> Claim:
     table (E61), a row wider than the table (E46) or more blocks than are free (E57).
     """
     tables, geometry = state.tables, state.geometry
-    rows = plan.resident.astype(np.intp)
+    # As unsigned numbers negative indices are out of range, too.
+    rows = plan.resident.astype(np.int32, copy=False).view(np.uint32).astype(np.intp)
     try:
-        # As unsigned numbers negative indices are out of range, too.
-        blocks_before = tables.projected_blocks.take(rows.view(np.uintp))
+        blocks_before = tables.projected_blocks.take(rows)
     except IndexError as error:
         raise ContractViolation(
             "E61",

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pa_spec import StepPlan, Violation
+from pa_spec import Int64Array, StepPlan, Violation
 
-from pa_cache.block_pool import BlockPool
 from pa_cache.block_table import NOBODY, spread
 from pa_cache.claim import Claim, grown_places
 from pa_cache.difference import first_difference, first_repeat, first_true
@@ -34,7 +33,9 @@ def check_step(cache: CacheState, reservation: PagedReservation) -> list[Violati
     found += check_counters(cache)
     rows_found = _check_rows(cache, claim, plan)
     found += rows_found or _check_columns(cache, claim, plan)
-    found += _check_reserved(cache.pool, claim, cache) + _check_entries(cache, claim)
+    growth: Int64Array = claim.blocks_after - claim.blocks_before
+    found += _check_reserved(cache, claim, int(growth.sum()))
+    found += _check_entries(cache, claim, growth)
     found += check_held(cache, reservation)
     if not found:
         found += _check_written(cache, claim, plan)
@@ -144,7 +145,12 @@ def _check_columns(cache: CacheState, claim: Claim, plan: StepPlan) -> list[Viol
                 expected=claim.blocks_before[at],
             )
         )
-    target, capacity = plan.target_tokens, claim.blocks_after << cache.geometry.shift
+    shift = cache.geometry.shift
+    if (at := first_true(committed > owned.astype(np.int64) << shift)) is not None:
+        found.append(
+            violation("row.capacity", resident=rows[at], committed=committed[at], blocks=owned[at])
+        )
+    target, capacity = plan.target_tokens, claim.blocks_after << shift
     if (at := first_true((target <= past) | (target > capacity))) is not None:
         found.append(
             violation(
@@ -158,10 +164,9 @@ def _check_columns(cache: CacheState, claim: Claim, plan: StepPlan) -> list[Viol
     return found
 
 
-def _check_reserved(pool: BlockPool, claim: Claim, cache: CacheState) -> list[Violation]:
+def _check_reserved(cache: CacheState, claim: Claim, growth: int) -> list[Violation]:
     """Check that the reserved blocks are as many as rows grow by, distinct, in range, empty."""
-    ids, found = claim.block_ids, []
-    growth = int((claim.blocks_after - claim.blocks_before).sum())
+    pool, ids, found = cache.pool, claim.block_ids, []
     if growth != len(ids):
         found.append(violation("reserved.count", count=len(ids), growth=growth))
     if not len(ids):
@@ -177,14 +182,12 @@ def _check_reserved(pool: BlockPool, claim: Claim, cache: CacheState) -> list[Vi
     return found
 
 
-def _check_entries(cache: CacheState, claim: Claim) -> list[Violation]:
+def _check_entries(cache: CacheState, claim: Claim, growth: Int64Array) -> list[Violation]:
     """Check that each reserved block is in the table, at a place by which its row grows."""
     ids, table, found = claim.block_ids, claim.table, []
-    if not len(ids):
-        return []
-    row, column = grown_places(
-        claim.rows, claim.blocks_before, claim.blocks_after - claim.blocks_before
-    )
+    row, column = grown_places(claim.rows, claim.blocks_before, growth)
+    if len(row) != len(ids):
+        return []  # reserved.count reports it.
     misplaced = first_difference(table.resident, row)
     if misplaced is None:
         misplaced = first_difference(table.column, column)
@@ -220,7 +223,7 @@ def _check_written(cache: CacheState, claim: Claim, plan: StepPlan) -> list[Viol
     row, column = claim.rows, plan.past_tokens >> shift
     # Most rows write into one block; a chunk of a prompt spans several of those it owns.
     spans = np.minimum(((plan.target_tokens - 1) >> shift) + 1, claim.blocks_before) - column
-    if int(spans.max(initial=0)) > 1:
+    if np.count_nonzero(spans > 1):
         row, column = spread(row, column, np.maximum(spans, 0))
         owned = np.ones(len(row), np.bool_)
     else:
