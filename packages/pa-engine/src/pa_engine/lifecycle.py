@@ -209,7 +209,10 @@ class RequestLifecycle:
             raise ContractViolation("V89", "begin_turn", "a turn id left to give", "none left")
 
     def _token_array(self, tokens: Sequence[int] | Int32Array) -> Int32Array:
-        given = np.asarray(tokens)
+        try:
+            given = np.asarray(tokens)
+        except ValueError as error:
+            raise InputUnusable("tokens", f"{error}", "a list of ids") from error
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise InputUnusable("tokens", f"{given.dtype} of rank {given.ndim}", "a list of ids")
         if not given.size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -14,6 +13,9 @@ NO_LIMIT = 2**62
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
+_FLOAT32_MAX = (2 - 2**-23) * 2.0**127
+_FLOAT32_TINY = 2.0**-126
+"""Smallest normal number: what is below divides logits by nearly nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +118,19 @@ def _check_flags(params: GeneratorParams) -> None:
 
 
 def _check_numbers(params: GeneratorParams) -> None:
-    for name, least, most, least_is_legal in (
-        ("temperature", 0.0, math.inf, True),
-        ("top_p", 0.0, 1.0, True),
-        ("repetition_penalty", 0.0, math.inf, False),
+    """Refuse what is no number, or none that float32 columns can hold."""
+    for name, least, most in (
+        ("temperature", 0.0, _FLOAT32_MAX),
+        ("top_p", 0.0, 1.0),
+        ("repetition_penalty", _FLOAT32_TINY, _FLOAT32_MAX),
     ):
         value: object = getattr(params, name)
-        legal = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if legal:
-            number = float(value)  # type: ignore[arg-type]
-            legal = math.isfinite(number) and least <= number <= most
-            legal = legal and (least_is_legal or number > least)
-        if not legal:
-            bound = f"at most {most:g} and " if math.isfinite(most) else ""
-            kind = "at least" if least_is_legal else "above"
-            raise ContractViolation("V87", name, f"a number {bound}{kind} {least:g}", repr(value))
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        # Compared as it is: NaN is in no range, and no integer is too large to be compared.
+        if not is_number or not least <= value <= most:  # type: ignore[operator]
+            raise ContractViolation(
+                "V87", name, f"a number from {least:g} to {most:g}", repr(value)
+            )
 
 
 def _check_integers(params: GeneratorParams) -> None:
@@ -144,7 +144,10 @@ def _check_integers(params: GeneratorParams) -> None:
         _check_integer("V87", name, getattr(params, name), least, most)
     if params.seed is not None:
         _check_integer("V87", "seed", params.seed, 0, _INT64_MAX)
-    for token in params.eos_token_ids or ():
+    ids: object = () if params.eos_token_ids is None else params.eos_token_ids
+    if isinstance(ids, (str, bytes)) or not isinstance(ids, Sequence):
+        raise ContractViolation("V87", "eos_token_ids", "a sequence of token ids", repr(ids))
+    for token in ids:
         _check_integer("V87", "eos_token_ids", token, 0, _INT32_MAX)
 
 
