@@ -52,7 +52,7 @@ class Request:
     @property
     def tokens(self) -> Int32Array:
         """A copy of the whole sequence: input and generated tokens of every turn (E29)."""
-        return self._living("tokens").tokens_of(self._record)
+        return self._living("V89", "tokens").tokens_of(self._record)
 
     def begin_turn(
         self, tokens: Sequence[int] | Int32Array, options: TurnOptions | None = None
@@ -64,7 +64,7 @@ class Request:
         the ids are not in the vocabulary or leave no room for one generated token; nothing has
         changed then.
         """
-        return self._living("begin_turn").begin_turn(self._record, tokens, options)
+        return self._living("V89", "begin_turn").begin_turn(self._record, tokens, options)
 
     def cancel_turn(self, turn_id: TurnId | int) -> bool:
         """End the named turn where it stands; what is committed stays (E19).
@@ -72,7 +72,7 @@ class Request:
         Returns False, and does nothing, for a turn that is over or never was. Raises
         ContractViolation (V91) before the first turn and after close.
         """
-        return self._living("cancel_turn").cancel_turn(self._record, TurnId(turn_id))
+        return self._living("V91", "cancel_turn").cancel_turn(self._record, TurnId(turn_id))
 
     def close(self) -> None:
         """End the request, drop its undelivered events and give back all that it owns (E20)."""
@@ -80,10 +80,10 @@ class Request:
         if lifecycle is not None:
             lifecycle.close(self._record)
 
-    def _living(self, call: str) -> RequestLifecycle:
+    def _living(self, rule: str, call: str) -> RequestLifecycle:
         lifecycle = self._lifecycle()
         if lifecycle is None:
-            raise ContractViolation("V89", call, "a live engine", "one that is gone")
+            raise ContractViolation(rule, call, "a live engine", "one that is gone")
         return lifecycle
 
     def __repr__(self) -> str:

@@ -1,17 +1,17 @@
-"""What a failure in each phase means: the table of architecture section 4 as one function."""
+"""What a failure in each phase means, read from the contract's failure table."""
 
 from __future__ import annotations
 
 from pa_spec import (
     ExecutionCapacityExceeded,
     FaultKind,
+    FaultOrigin,
     InvariantViolation,
     Outcome,
     Phase,
     StepAborted,
+    failure_table,
 )
-
-_HOST_PHASES = (Phase.CHECKPOINT, Phase.COLLECT)
 
 
 def kind_of(error: BaseException) -> FaultKind:
@@ -24,20 +24,13 @@ def kind_of(error: BaseException) -> FaultKind:
 def outcome_of(phase: Phase, error: BaseException, *, on_device: bool) -> Outcome | None:
     """Return the outcome of a failure, or None where it propagates and nothing has changed.
 
-    on_device says that the failing call was the executor's, whose unknown errors surface in
-    collect but belong to launch.
+    on_device says that the failing call was the executor's: its unknown errors surface in
+    collect but are the device's. A broken invariant is a contract failure in every phase.
     """
-    kind = kind_of(error)
-    if phase is Phase.PLAN:
-        return Outcome.EXECUTION_CONTRACT_FAILURE if kind is FaultKind.UNKNOWN else None
-    if phase is Phase.RESERVE or isinstance(error, InvariantViolation):
+    if isinstance(error, InvariantViolation):
         return Outcome.EXECUTION_CONTRACT_FAILURE
-    if phase is Phase.LAUNCH or phase in _HOST_PHASES:
-        if kind is FaultKind.OUT_OF_MEMORY:
-            return Outcome.EXECUTION_CAPACITY_EXCEEDED
-        if kind is FaultKind.ABORT or (phase in _HOST_PHASES and not on_device):
-            return Outcome.RETRYABLE_BATCH_ABORT
-    return Outcome.FATAL_EXECUTION_FAILURE
+    origin = FaultOrigin.DEVICE if on_device else FaultOrigin.HOST
+    return failure_table(origin)[phase, kind_of(error)].outcome
 
 
 def is_fatal(outcome: Outcome) -> bool:
