@@ -1,6 +1,6 @@
 """PagedAttention: one operator, several backends."""
 
-from pa_kernels import reference
+from pa_kernels import library, reference
 from pa_kernels._version import __version__
 from pa_kernels.contract import IMPLEMENTS_CONTRACT
 from pa_kernels.explain import BackendVerdict, explain
@@ -14,6 +14,7 @@ __all__ = [
     "PreparedCall",
     "__version__",
     "explain",
+    "library",
     "paged_attention",
     "prepare",
     "reference",
