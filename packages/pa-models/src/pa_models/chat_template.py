@@ -50,7 +50,7 @@ class ChatTemplate:
         values |= {"messages": list(messages), "add_generation_prompt": add_generation_prompt}
         try:
             return self._template.render(values)
-        except (jinja2.TemplateError, TypeError, ValueError, LookupError) as error:
+        except Exception as error:  # a template is a program: it may raise anything
             raise InputUnusable("chat template", f"{error}") from error
 
     def closing(self, messages: Sequence[Message]) -> str:

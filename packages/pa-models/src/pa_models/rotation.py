@@ -54,6 +54,7 @@ class RowRotation:
                 )
         half = config.rope.rotary_dim // 2
         first, second = both[..., :half].float(), both[..., half : 2 * half].float()
-        both[..., :half] = first * self._cos - second * self._sin
-        both[..., half : 2 * half] = second * self._cos + first * self._sin
+        # Both halves first: in float32 they are views of what the assignments write.
+        turned = first * self._cos - second * self._sin, second * self._cos + first * self._sin
+        both[..., :half], both[..., half : 2 * half] = turned
         return qkv
