@@ -35,6 +35,8 @@ class WaitingQueue:
         """Take these requests out; ids that are not waiting are ignored."""
         live = self._columns[:, : self._count]
         kept = live[:, ~np.isin(live[_REQUEST], requests)]
+        # A plan may be made of slices of an earlier view, so that one is left as it is.
+        self._columns = np.zeros_like(self._columns)
         self._columns[:, : kept.shape[1]] = kept
         self._count = kept.shape[1]
 
