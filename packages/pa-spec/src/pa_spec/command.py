@@ -1,0 +1,110 @@
+"""The command pa-spec: prints the contract."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping, Sequence
+
+from pa_spec.contract import CONTRACT_VERSION, FaultOrigin, checks, decisions, invariants, rules
+from pa_spec.errors import InputUnusable, PagedAttentionError
+from pa_spec.reference.configuration import binding_table, group_table, setting_table
+from pa_spec.reference.engine import (
+    check_table,
+    event_tables,
+    failures_table,
+    outcome_table,
+    phase_table,
+    state_table,
+    transition_table,
+)
+from pa_spec.reference.markdown import plain
+from pa_spec.reference.operator import (
+    attribute_table,
+    input_table,
+    mode_table,
+    output_table,
+    type_table,
+)
+from pa_spec.reference.rules import status_text
+
+_TABLES: Mapping[str, Callable[[], str]] = {
+    "version": lambda: CONTRACT_VERSION,
+    "inputs": input_table,
+    "outputs": output_table,
+    "attributes": attribute_table,
+    "types": type_table,
+    "modes": mode_table,
+    "decisions": lambda: "\n".join(f"{r.id}: {r.decision}" for r in decisions().values()),
+    "rules": lambda: "\n".join(f"{r.id}: {r.condition}" for r in rules().values()),
+    "invariants": lambda: "\n".join(f"{r.id}: {r.statement}" for r in invariants().values()),
+    "states": lambda: f"{state_table()}\n\n{transition_table()}",
+    "phases": phase_table,
+    "failures": lambda: "\n\n".join(map(failures_table, FaultOrigin)),
+    "outcomes": outcome_table,
+    "events": lambda: "\n\n".join(event_tables()),
+    "checks": check_table,
+    "settings": setting_table,
+    "state": lambda: f"{group_table()}\n\n{binding_table()}",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status: 0, or 2 when it was asked for nonsense."""
+    parser = ArgumentParser(prog="pa-spec", description="The contract of paged attention.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    show = commands.add_parser("show", help="print a table, or one rule, invariant or check")
+    show.add_argument("name", help=f"{', '.join(_TABLES)}, or an id such as V29 or E45")
+    chosen = parser.parse_args(arguments)
+    try:
+        sys.stdout.write(plain(text_of(chosen.name)) + "\n")
+    except PagedAttentionError as error:
+        sys.stderr.write(f"pa-spec: {error}\n")
+        return 2
+    return 0
+
+
+def text_of(name: str) -> str:
+    """Return what `pa-spec show` prints for a table's name or an id.
+
+    Raises InputUnusable for a name that the contract does not have.
+    """
+    if name in _TABLES:
+        return _TABLES[name]()
+    if name in rules():
+        return _rule(name)
+    if name in invariants():
+        row = invariants()[name]
+        return _lines(f"{row.id}: {row.statement}", group=row.group, status=status_text(row))
+    if name in checks():
+        check = checks()[name]
+        made = f"{check.owner}, {check.scope.value}"
+        return _lines(f"{check.id}: {check.message}", defends=", ".join(check.cites), made_in=made)
+    if name in decisions():
+        decision = decisions()[name]
+        return _lines(decision.question, decision=decision.decision, reason=decision.reason)
+    raise InputUnusable(name, "is not in the contract", f"{', '.join(_TABLES)}, or an id")
+
+
+def _rule(rule_id: str) -> str:
+    rule = rules()[rule_id]
+    expected = {f"expected {case}".rstrip(): text for case, text in rule.expected.items()}
+    decision = decisions()[rule.decision].decision if rule.decision else ""
+    return _lines(
+        f"{rule.id}: {rule.condition}",
+        names=", ".join(rule.names),
+        **expected,
+        stage=rule.stage,
+        decided_by=rule.decided_by.value,
+        status=status_text(rule),
+        decision=decision,
+    )
+
+
+def _lines(first: str, **fields: str) -> str:
+    rest = (f"  {name.replace('_', ' ')}: {text}" for name, text in fields.items() if text)
+    return "\n".join((first, *rest))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
