@@ -1,0 +1,34 @@
+"""The policy packs the contract's golden layouts (spec/vectors/packed_layout.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from naive_policy import Row
+from pa_scheduler import DecodeFirstPolicy
+from pa_spec import StepLimits, vectors
+from policy_views import admit, resident_view, waiting_view
+
+
+@pytest.mark.spec("E28", "E50", "E51")
+@pytest.mark.parametrize("case", vectors("packed_layout"), ids=lambda case: case["id"])
+def test_the_policy_packs_as_the_contract_says(case: Mapping[str, Any]) -> None:
+    """Every row reads its prompt, so order is kept and the limits decide on its tokens."""
+    triples = zip(case["past"], case["tokens"], case["samples"], strict=True)
+    rows = []
+    for place, (past, tokens, samples) in enumerate(triples):
+        prompt = past + tokens + (0 if samples else 9)
+        rows.append(Row(place, place, past, prompt, prompt, prompt))
+    chunks = [each for each, ends in zip(case["tokens"], case["samples"], strict=True) if not ends]
+    limits = StepLimits(8, sum(case["tokens"]), chunk_tokens=max(chunks, default=0))
+    policy = DecodeFirstPolicy(16)
+
+    candidates = policy.order(resident_view(rows), waiting_view([]))
+    plan = policy.pack(candidates, admit(candidates, range(len(rows))), limits)
+
+    assert plan.tokens.tolist() == case["tokens"]
+    assert plan.packed_offset.tolist() == case["packed_offset"]
+    assert plan.logits_rows.tolist() == case["logits_rows"]
+    assert plan.target_tokens.tolist() == case["target_tokens"]
