@@ -170,7 +170,7 @@ def tests(session: Session, package: str) -> None:
     run_tests(session, f"packages/{package}/tests")
 
 
-@nox.session(default=False)
+@nox.session
 def integration(session: Session) -> None:
     """Test all packages together, with a real model and with transformers as the oracle."""
     run_integration(session)
@@ -186,7 +186,7 @@ def run_integration(session: Session) -> None:
     run_tests(session, "integration-tests")
 
 
-@nox.session(venv_backend="none", default=False)
+@nox.session(venv_backend="none")
 def dev(session: Session) -> None:
     """Make .venv with everything in place; C++ is compiled again when it is imported."""
     folder = session.posargs[0] if session.posargs else str(ROOT / ".venv")
@@ -208,7 +208,7 @@ def dev(session: Session) -> None:
     session.run(*add, *rebuilding, *in_place, env=settings)
 
 
-@nox.session(tags=["fast"], default=False)
+@nox.session(tags=["fast"])
 def lint(session: Session) -> None:
     """Check style and format with ruff."""
     install_plain(session, "ruff")
@@ -216,7 +216,7 @@ def lint(session: Session) -> None:
     session.run("ruff", "format", "--check", ".")
 
 
-@nox.session(tags=["fast"], default=False)
+@nox.session(tags=["fast"])
 def types(session: Session) -> None:
     """Check types with mypy --strict: sources, tests and this file."""
     needed = {each for package in PACKAGES for each in test_requirements(package)}
@@ -231,7 +231,7 @@ def types(session: Session) -> None:
     session.run("mypy", "nox")
 
 
-@nox.session(name="build", default=False)
+@nox.session(name="build")
 def build_all(session: Session) -> None:
     """Build into dist/ each package's sdist, then its wheel from the sdist."""
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
@@ -239,7 +239,7 @@ def build_all(session: Session) -> None:
         build(session, package, ROOT / "dist")
 
 
-@nox.session(requires=["build"], default=False)
+@nox.session(requires=["build"])
 def distributions(session: Session) -> None:
     """Install the built wheels outside the checkout and run the examples of the documents."""
     install_plain(session, "packaging", "pytest", "uv")
@@ -247,21 +247,21 @@ def distributions(session: Session) -> None:
     run_tests(session, files, "--distributions", str(ROOT / "dist"))
 
 
-@nox.session(default=False)
+@nox.session
 def spec(session: Session) -> None:
     """Check the normative data in spec/: schemas hold, ids are unique."""
     install(session, ["pa-spec"], "jsonschema")
     session.run("python", ".ci/check_spec.py")
 
 
-@nox.session(default=False)
+@nox.session
 def docs(session: Session) -> None:
     """Check that the pages generated from spec/ are current; `-- --write` renews them."""
     install(session, ["pa-spec"])
     session.run("python", "-m", "pa_spec.render", *(session.posargs or ["--check"]))
 
 
-@nox.session(default=False)
+@nox.session
 @nox.parametrize("package", PACKAGES)
 def release(session: Session, package: str) -> None:
     """Check that a package can be released and print the tag command; nothing is pushed."""
