@@ -26,7 +26,7 @@ from pa_spec.reference.operator import (
     output_table,
     type_table,
 )
-from pa_spec.reference.rules import status_text
+from pa_spec.reference.rule import status_text
 
 _TABLES: Mapping[str, Callable[[], str]] = {
     "version": lambda: CONTRACT_VERSION,

@@ -8,7 +8,7 @@ from pa_spec.contract import CONTRACT_VERSION
 from pa_spec.reference.configuration import configuration_parts
 from pa_spec.reference.engine import engine_parts
 from pa_spec.reference.operator import operator_parts
-from pa_spec.reference.rules import invariant_parts, rule_parts
+from pa_spec.reference.rule import invariant_parts, rule_parts
 
 
 def pages() -> Mapping[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from pa_spec.operator import TensorSignature
-from pa_spec.validation.attributes import CACHE_TYPES
+from pa_spec.validation.attribute import CACHE_TYPES
 from pa_spec.validation.call import ACTIVATION_TYPES, QUANTIZED_TYPES, Call, presence, shape_text
 
 _ACTIVATIONS = frozenset(ACTIVATION_TYPES)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pa_spec.errors import ContractViolation
 from pa_spec.operator import CallSignature
 from pa_spec.validation import (
-    attributes,
+    attribute,
     cache,
     latent,
     metadata,
@@ -20,11 +20,11 @@ from pa_spec.validation.call import Call
 
 # The order is the order of reports; no check depends on another having run.
 _CHECKS: tuple[Callable[[Call], None], ...] = (
-    attributes.check_heads,
-    attributes.check_numbers,
-    attributes.check_choices,
-    attributes.check_widths,
-    attributes.check_cache_words,
+    attribute.check_heads,
+    attribute.check_numbers,
+    attribute.check_choices,
+    attribute.check_widths,
+    attribute.check_cache_words,
     packed.check_presence,
     packed.check_query,
     packed.check_key,
