@@ -58,9 +58,18 @@ class InputGuard:
         expected: TensorSignature | None = getattr(self._signature.inputs, name)
         actual = None if tensor is None else tensor_signature(name, tensor)
         if actual != expected:
-            raise ContractViolation("V71", name, f"{expected} as prepared", f"{actual}")
+            raise ContractViolation("V71", name, f"{_text(expected)} as prepared", _text(actual))
         if tensor is not None and name != "attention_metadata" and tensor.device != device:
             raise ContractViolation("V102", name, f"on {device} like query", f"{tensor.device}")
+
+
+def _text(signature: TensorSignature | None) -> str:
+    if signature is None:
+        return "nothing"
+    text = f"{signature.element_type.value} {list(signature.shape)} on {signature.device}"
+    if signature.row_stride:
+        text += f" with rows {signature.row_stride} elements apart"
+    return text if signature.contiguous_inner else f"{text}, not contiguous"
 
 
 def _strides(signature: TensorSignature) -> tuple[int, ...]:

@@ -19,7 +19,13 @@ def _cpu() -> Backend:
     return CpuBackend()
 
 
-BACKENDS: tuple[Backend, ...] = (_cpu(), ReferenceBackend())
+def _cuda() -> Backend:
+    if find_spec("pa_kernels._cuda") is None:
+        return MissingBackend("cuda")
+    return MissingBackend("cuda", "attention: this build stores keys and values only")
+
+
+BACKENDS: tuple[Backend, ...] = (_cuda(), _cpu(), ReferenceBackend())
 """The first one that supports a call serves it; the oracle stands last."""
 
 
