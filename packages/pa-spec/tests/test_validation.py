@@ -25,8 +25,8 @@ from pa_spec import (
 from pa_spec.testing import example_call
 
 CASES = vectors("validation")
-# V65 and V72 are decided from values and configurations, not from a signature.
-BY_OTHER_MEANS = {"V65", "V72"}
+# Decided from a configuration or a manifest, not from a call's signature.
+BY_OTHER_MEANS = {"V72", "V77", "V82"}
 
 
 @pytest.mark.spec("V1", "V2", "V4", "V5", "V6", "V7", "V8", "V9", "V10", "V11", "V12", "V13", "V14")

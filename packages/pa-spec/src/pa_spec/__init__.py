@@ -105,7 +105,7 @@ from pa_spec.state import (
     StateManifest,
 )
 from pa_spec.step import BlockUsage, SampledTokens, SamplingBatch, StepInputs, StepWork, TableDelta
-from pa_spec.validation import check, check_lengths, validate
+from pa_spec.validation import check, check_lengths, check_manifest, validate
 
 __all__ = [
     "CONTRACT_VERSION",
@@ -196,6 +196,7 @@ __all__ = [
     "check",
     "check_contract_version",
     "check_lengths",
+    "check_manifest",
     "checks",
     "decisions",
     "error_codes",
