@@ -1,32 +1,41 @@
-"""Reads the files of spec/ that travel inside this package, and turns their rows into records."""
+"""Reads the files of spec/ that travel inside this package, and turns their rows into records.
+
+Readers are imported where they read: importing the package must stay cheap.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import cache
-from importlib.resources import files
 from types import MappingProxyType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from pa_spec.errors import InputUnusable
 
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
 RecordT = TypeVar("RecordT")
 
-_FOLDER = "_contract"
+
+def _folder() -> Traversable:
+    from importlib.resources import files
+
+    return files("pa_spec") / "_contract"
 
 
 def text(path: str) -> str:
     """Return a file of spec/, named by its path there ("engine/outcomes.toml")."""
     try:
-        return (files("pa_spec") / _FOLDER).joinpath(*path.split("/")).read_text("utf-8")
+        return _folder().joinpath(*path.split("/")).read_text("utf-8")
     except FileNotFoundError as error:
         raise InputUnusable(f"spec/{path}", "is not part of the contract") from error
 
 
 def names(folder: str, suffix: str) -> tuple[str, ...]:
     """Return the names of a folder's files with that suffix, sorted, without it."""
-    entries = (files("pa_spec") / _FOLDER / folder).iterdir()
+    entries = _folder().joinpath(folder).iterdir()
     found = (entry.name for entry in entries if entry.name.endswith(suffix))
     return tuple(sorted(name.removesuffix(suffix) for name in found))
 
