@@ -26,6 +26,7 @@ class Row:
     is_new: bool = False
     sequence: int = 0
     limit: int = 0
+    is_prefill: bool = False
 
     @property
     def target(self) -> int:
@@ -50,7 +51,9 @@ def plan_of(rows: Sequence[Row]) -> StepPlan:
         packed_offset=(np.cumsum(tokens) - tokens).astype(np.int32),
         past_tokens=np.array([row.past for row in rows], np.int64),
         target_tokens=np.array([row.target for row in rows], np.int64),
-        is_prefill=np.array([row.is_new or row.tokens > 1 for row in rows], np.bool_),
+        is_prefill=np.array(
+            [row.is_new or row.tokens > 1 or row.is_prefill for row in rows], np.bool_
+        ),
         is_new=np.array([row.is_new for row in rows], np.bool_),
         drafts=None,
         logits_rows=places[:-1],

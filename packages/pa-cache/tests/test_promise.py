@@ -7,7 +7,7 @@ turn was admitted is among the selected ones.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import numpy as np
@@ -103,6 +103,7 @@ class Turn:
     request: int
     sequence: int
     limit: int
+    prompt: int
     committed: int = 0
     is_admitted: bool = False
 
@@ -122,12 +123,13 @@ class SmallEngine:
         prompt = self.random.randint(1, 60)
         limit = prompt + self.random.randint(0, 60)
         self.requests += 1
-        self.waiting.append(Turn(-1, self.requests, prompt, limit))
+        self.waiting.append(Turn(-1, self.requests, prompt, limit, prompt))
 
     def continue_one(self) -> None:
         if self.dormant:
             turn = self.dormant.pop(self.random.randrange(len(self.dormant)))
             turn.sequence += self.random.randint(1, 20)
+            turn.prompt = turn.sequence
             turn.limit = turn.sequence + self.random.randint(0, 40)
             self.running.append(turn)
 
@@ -177,17 +179,9 @@ class SmallEngine:
         for turn, resident in chosen:
             tokens = self.random.randint(1, turn.sequence - turn.committed)
             is_new = turn.resident < 0
-            rows.append(
-                Row(
-                    resident,
-                    turn.request,
-                    turn.committed,
-                    tokens,
-                    is_new,
-                    turn.sequence,
-                    turn.limit,
-                )
-            )
+            row = Row(resident, turn.request, turn.committed, tokens, is_new, turn.sequence)
+            is_prefill = turn.committed < turn.prompt
+            rows.append(replace(row, limit=turn.limit, is_prefill=is_prefill))
         reservation = self.cache.reserve(StepId(self.steps), plan_of(rows))
         if aborts:
             reservation.discard()

@@ -102,7 +102,7 @@ def project(tables: BlockTables, gone: Claim, live: list[Claim]) -> None:
 
 
 def _promises(state: CacheState, plan: StepPlan, blocks_after: Int64Array) -> Int64Array | None:
-    # Every turn begins with a prefill, and its promise stays the same until it ends.
+    # A turn begins with a prefill (E26), and its promise stays the same until it ends.
     if plan.limit_tokens is None or not plan.is_prefill.any():
         return None
     promised: Int64Array = np.maximum(state.geometry.blocks_for(plan.limit_tokens), blocks_after)
