@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from pa_engine.core import EngineCore
-from pa_engine.residents import FREE, ResidentColumns, SamplingColumns
+from pa_engine.residents import FREE, ResidentColumns, SamplingColumns, TurnStart
 
 _KEPT = tuple(field.name for field in fields(ResidentColumns))
 _SAMPLING = tuple(field.name for field in fields(SamplingColumns))
@@ -25,7 +25,7 @@ class RowSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RecordSnapshot:
-    """One request: where it stands, and its sequence while it owns no row."""
+    """One request: where it stands, what its turn began with, and its sequence without a row."""
 
     request_id: int
     resident: int
@@ -33,6 +33,8 @@ class RecordSnapshot:
     turns: int
     finish_reason: str
     seed: int
+    session_limit: int
+    start: TurnStart | None
     tokens: tuple[int, ...]
 
 
@@ -40,19 +42,21 @@ class RecordSnapshot:
 class EngineSnapshot:
     """Committed state of an engine and its cache.
 
-    rows: resident index → its row. records: every open request. waiting: ids in order. events:
-    undelivered events, a row each. cache: the cache's own snapshot. failed: a stored error.
+    rows: resident index → its row. records: every open request. waiting: (id, sequence and limit
+    tokens) in order. events: undelivered events, a row each. cache: the cache's own snapshot.
+    failed: a stored error.
     """
 
     rows: tuple[tuple[int, RowSnapshot], ...]
     records: tuple[RecordSnapshot, ...]
-    waiting: tuple[int, ...]
+    waiting: tuple[tuple[int, ...], ...]
     events: tuple[tuple[int, ...], ...]
     cache: object
     failed: bool
 
     def __repr__(self) -> str:
-        lines = [f"waiting {list(self.waiting)}, {len(self.events)} events, failed {self.failed}"]
+        waiting = [request for request, _, _ in self.waiting]
+        lines = [f"waiting {waiting}, {len(self.events)} events, failed {self.failed}"]
         for index, row in self.rows:
             told = " ".join(f"{name}={value}" for name, value in row.columns)
             lines.append(f"row {index}: {told} tokens={list(row.tokens)}")
@@ -74,11 +78,13 @@ def take_snapshot(core: EngineCore) -> EngineSnapshot:
                 record.turns,
                 record.finish_reason.name,
                 record.seed,
+                record.session_limit,
+                record.start,
                 tuple(record.tokens.tolist()),
             )
             for record in core.registry.records.values()
         ),
-        waiting=tuple(core.waiting.requests.tolist()),
+        waiting=tuple(tuple(request) for request in core.waiting.columns.T.tolist()),
         events=tuple(tuple(event) for event in core.queue.columns.T.tolist()),
         cache=core.cache.audit.snapshot(),
         failed=core.failure is not None,

@@ -20,6 +20,11 @@ class WaitingQueue:
         return self._count
 
     @property
+    def columns(self) -> Int64Array:
+        """[3, w] ids, sequence tokens and limit tokens."""
+        return self._columns[:, : self._count]
+
+    @property
     def requests(self) -> Int64Array:
         """[w] ids in order of submission."""
         return self._columns[_REQUEST, : self._count]
