@@ -120,6 +120,8 @@ class BlockPool:
         ids, steps = self.quarantine[: self.quarantined], self.quarantine_step[: self.quarantined]
         waits = steps > step_id
         gone = ids[~waits]
+        if not len(gone):
+            return
         left = len(ids) - len(gone)
         self.quarantine[:left], self.quarantine_step[:left] = ids[waits], steps[waits]
         self.quarantined = left
