@@ -156,11 +156,21 @@ def test_inputs_on_several_devices_are_refused() -> None:
 
 
 @pytest.mark.spec("V103")
-@pytest.mark.parametrize("name", ["key_cache", "query"])
-def test_strides_that_no_backend_addresses_are_refused(name: str) -> None:
-    problem = random_paged_problem(1, ProblemOptions(rows=((3, 2),)))
-    tensor = getattr(problem.inputs, name)
-    strided = torch.stack((tensor, tensor), dim=-1)[..., 0]
+@pytest.mark.parametrize(
+    ("name", "stride"),
+    [
+        ("key_cache", lambda tensor: torch.stack((tensor, tensor), dim=-1)[..., 0]),
+        ("query", lambda tensor: torch.stack((tensor, tensor), dim=-1)[..., 0]),
+        ("query", lambda tensor: tensor[:1].expand(2, -1)),
+        ("block_table", lambda tensor: tensor.flatten()[:3].unfold(0, 2, 1)),
+    ],
+    ids=["cache", "inner", "expanded", "overlapping"],
+)
+def test_strides_that_no_backend_addresses_are_refused(
+    name: str, stride: Callable[[Tensor], Tensor]
+) -> None:
+    problem = random_paged_problem(1, ProblemOptions(rows=((3, 1), (40, 1))))
+    strided = stride(getattr(problem.inputs, name))
     changed = replace(problem, inputs=replace(problem.inputs, **{name: strided}))
     with pytest.raises(ContractViolation, match=name) as found:
         prepare(changed.signature)

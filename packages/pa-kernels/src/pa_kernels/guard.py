@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from operator import attrgetter
 from typing import final
 
 import torch
@@ -15,10 +13,7 @@ from pa_spec import (
 )
 from torch import Tensor
 
-from pa_kernels.signature import DTYPES, tensor_signature
-
-_NAMES = tuple(field.name for field in fields(PagedAttentionInputs))
-_tensors = attrgetter(*_NAMES)
+from pa_kernels.signature import DTYPES, INPUT_NAMES, input_values, tensor_signature
 
 
 @final
@@ -31,14 +26,14 @@ class InputGuard:
         self._signature = signature
         self._expected = tuple(
             None if each is None else (DTYPES[each.element_type], each.shape, _strides(each))
-            for each in _tensors(signature.inputs)
+            for each in input_values(signature.inputs)
         )
 
     def check(self, inputs: PagedAttentionInputs[Tensor]) -> None:
         """Raise ContractViolation (V71) naming the first tensor that differs."""
         device: torch.device = inputs.query.device
         for index, (tensor, expected) in enumerate(
-            zip(_tensors(inputs), self._expected, strict=True)
+            zip(input_values(inputs), self._expected, strict=True)
         ):
             if tensor is None and expected is None:
                 continue
@@ -54,7 +49,7 @@ class InputGuard:
 
     def _check_closely(self, index: int, tensor: Tensor | None, device: torch.device) -> None:
         # Strides of axes with at most one entry mean nothing; only the signature can tell.
-        name = _NAMES[index]
+        name = INPUT_NAMES[index]
         expected: TensorSignature | None = getattr(self._signature.inputs, name)
         actual = None if tensor is None else tensor_signature(name, tensor)
         if actual != expected:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
+from operator import attrgetter
 from types import MappingProxyType
 
 import torch
@@ -13,6 +15,7 @@ from pa_spec import (
     PagedAttentionAttributes,
     PagedAttentionInputs,
     TensorSignature,
+    rules,
 )
 from torch import Tensor
 
@@ -35,6 +38,13 @@ DTYPES: Mapping[ElementType, torch.dtype] = MappingProxyType(
 _ELEMENT_TYPES = {dtype: element_type for element_type, dtype in DTYPES.items()}
 
 
+INPUT_NAMES = tuple(field.name for field in fields(PagedAttentionInputs))
+"""Inputs of the operator, in order."""
+
+input_values = attrgetter(*INPUT_NAMES)
+"""All inputs of a call as a tuple: of tensors, or of signatures."""
+
+
 def signature_of(
     inputs: PagedAttentionInputs[Tensor],
     attributes: PagedAttentionAttributes,
@@ -47,17 +57,18 @@ def signature_of(
     Raises ContractViolation for an element type outside the contract (V98) and for inputs that
     are spread over devices (V102).
     """
-    signatures = {
-        name: None if tensor is None else tensor_signature(name, tensor)
-        for name, tensor in inputs.named()
-    }
-    _check_devices(inputs)
+    tensors: tuple[Tensor | None, ...] = input_values(inputs)
+    signatures = [
+        None if tensor is None else tensor_signature(name, tensor)
+        for name, tensor in zip(INPUT_NAMES, tensors, strict=True)
+    ]
+    _check_devices(tensors, inputs.query.device)
     metadata = inputs.attention_metadata
     if output_qk_type is None and attributes.qk_output:
         output_qk_type = ElementType.FLOAT32
     return CallSignature(
         attributes=attributes,
-        inputs=PagedAttentionInputs(**signatures),  # type: ignore[arg-type]
+        inputs=PagedAttentionInputs(*signatures),  # type: ignore[arg-type]
         metadata=None if metadata is None else tuple(metadata.flatten().tolist()),
         output_qk_type=output_qk_type,
     )
@@ -74,17 +85,17 @@ def tensor_signature(name: str, tensor: Tensor) -> TensorSignature:
             element_type, shape, tensor.device.type, contiguous_inner=tensor.is_contiguous()
         )
     rows, columns = shape
-    row_stride = tensor.stride(0) if rows > 1 and tensor.stride(0) != columns else 0
-    inner = columns <= 1 or tensor.stride(1) == 1
+    stride = tensor.stride(0) if rows > 1 else columns
+    row_stride = stride if stride != columns else 0
+    # Rows that overlap (an expanded tensor has stride 0) count as not contiguous either.
+    inner = (columns <= 1 or tensor.stride(1) == 1) and stride >= columns
     return TensorSignature(element_type, shape, tensor.device.type, row_stride, inner)
 
 
-def _check_devices(inputs: PagedAttentionInputs[Tensor]) -> None:
-    metadata = inputs.attention_metadata
-    if metadata is not None and metadata.device.type != "cpu":
-        raise ContractViolation("V102", "attention_metadata", "on cpu", str(metadata.device))
-    device = inputs.query.device
-    for name, tensor in inputs.named():
-        if tensor is None or name == "attention_metadata" or tensor.device == device:
+def _check_devices(tensors: tuple[Tensor | None, ...], device: torch.device) -> None:
+    for name, tensor in zip(INPUT_NAMES, tensors, strict=True):
+        if tensor is None or tensor.device == device:
             continue
-        raise ContractViolation("V102", name, f"on {device} like query", str(tensor.device))
+        if name != "attention_metadata" or tensor.device.type != "cpu":
+            expected = "cpu" if name == "attention_metadata" else str(device)
+            raise rules()["V102"].violation(name, str(tensor.device), device=expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from pa_spec import InputUnusable, Int32Array, SamplingBatch
 from torch import Tensor
@@ -26,7 +27,8 @@ def edit(logits: Tensor, batch: SamplingBatch) -> None:
         return
     if batch.penalty is None:
         raise InputUnusable("penalty", "missing", "a value for each row beside penalized_row")
-    penalty = torch.from_numpy(batch.penalty).to(logits.device)[penalized[0]]
+    # astype copies: the caller's columns may be read-only, of which torch warns.
+    penalty = torch.from_numpy(batch.penalty.astype(np.float32)).to(logits.device)[penalized[0]]
     before = logits[penalized]
     logits[penalized] = torch.where(before > 0, before / penalty, before * penalty)
 
@@ -39,6 +41,6 @@ def _pairs(
     if row is None or token is None or len(row) != len(token):
         raise InputUnusable(f"{name}_row, {name}_token", "differ in length", "pairs")
     return (
-        torch.from_numpy(row).long().to(logits.device),
-        torch.from_numpy(token).long().to(logits.device),
+        torch.from_numpy(row.astype(np.int64)).to(logits.device),
+        torch.from_numpy(token.astype(np.int64)).to(logits.device),
     )
