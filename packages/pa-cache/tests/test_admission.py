@@ -184,7 +184,7 @@ def problems(draw: st.DrawFn) -> tuple[PagedCacheManager, list[Row], list[int], 
 
 
 @pytest.mark.spec("E43", "E44", "E45", "E46", "E48")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(problems())
 def test_admission_equals_the_naive_model(
     problem: tuple[PagedCacheManager, list[Row], list[int], StepLimits],
@@ -207,7 +207,7 @@ COSTS = st.integers(1, 40).flatmap(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(COSTS, st.lists(st.integers(-2, 30), min_size=4, max_size=4))
 def test_selection_never_overspends_and_passes_over_only_what_does_not_fit(
     costs: list[list[int]], budgets: list[int]

@@ -10,7 +10,7 @@ from pa_cache import CacheGeometry, PagedCacheManager
 from pa_spec import StepId
 
 TestCacheMachine = pytest.mark.spec("E64", "E82", "E84")(CacheMachine.TestCase)
-TestCacheMachine.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestCacheMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.spec("E64")

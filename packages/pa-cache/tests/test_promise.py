@@ -200,7 +200,7 @@ class SmallEngine:
 
 
 @pytest.mark.spec("E45")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 24))
 def test_an_admitted_turn_never_waits_for_growth(seed: int, num_blocks: int) -> None:
     engine = SmallEngine(Random(seed), num_blocks)

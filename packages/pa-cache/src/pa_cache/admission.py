@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from pa_spec import (
     Admission,
@@ -33,26 +35,22 @@ def plan_admission(state: CacheState, candidates: Candidates, limits: StepLimits
         return Admission(_NO_CANDIDATE, candidates.resident, _NO_CANDIDATE, _NO_CANDIDATE)
     new = candidates.resident < 0
     num_new = int(np.count_nonzero(new))
-    wanted, costs = _demand(state, candidates, limits, new if num_new else None)
-    budgets = [state.pool.available]
-    if limits.reserve_turn_limit:
-        budgets.append(state.pool.available - state.tables.outstanding_promises)
-    max_rows = min(limits.max_scheduled_tokens, limits.max_batch_size)
+    demand = _demand(state, candidates, limits, new if num_new else None)
     most = state.geometry.max_sequence_blocks
     everybody_fits = (
-        count <= max_rows
+        count <= min(limits.max_scheduled_tokens, limits.max_batch_size)
         and num_new <= len(candidates.free_resident)
-        and int(wanted.max()) <= most
-        and all(int(cost.sum()) <= budget for cost, budget in zip(costs, budgets, strict=True))
+        and int(demand.blocks.max()) <= most
+        and int(demand.growth.sum()) <= state.pool.available
+        and (demand.promise is None or int(demand.promise.sum()) <= _unpromised(state))
     )
     if everybody_fits:
         selected, deferred, unserviceable = np.arange(count), _NO_CANDIDATE, _NO_CANDIDATE
     else:
-        possible = np.flatnonzero(wanted <= most)
-        unserviceable = np.flatnonzero(wanted > most)
-        all_costs = np.stack([np.ones(count, np.int64), new.astype(np.int64), *costs])
-        all_budgets = np.array([max_rows, len(candidates.free_resident), *budgets], np.int64)
-        chosen = select_in_order(all_costs[:, possible], all_budgets)
+        possible = np.flatnonzero(demand.blocks <= most)
+        unserviceable = np.flatnonzero(demand.blocks > most)
+        costs, budgets = _accounts(state, candidates, limits, demand)
+        chosen = select_in_order(costs[:, possible], budgets)
         selected, deferred = possible[chosen], possible[~chosen]
     resident = candidates.resident
     if not everybody_fits or num_new:
@@ -86,20 +84,26 @@ def select_in_order(costs: Int64Array, budgets: Int64Array) -> BoolArray:
         open_candidates = open_candidates[stop + 1 :]
 
 
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """What candidates want, all [c]: blocks owned in all, blocks now, blocks newly promised."""
+
+    blocks: Int64Array
+    growth: Int64Array
+    promise: Int64Array | None
+
+
 def _demand(
     state: CacheState, candidates: Candidates, limits: StepLimits, new: BoolArray | None
-) -> tuple[Int64Array, list[Int64Array]]:
-    """Return how many blocks each candidate wants to own in all, and its cost in each budget."""
+) -> _Demand:
     tables, geometry = state.tables, state.geometry
     target = candidates.committed_tokens + 1
-    needed = geometry.blocks_for(np.maximum(candidates.sequence_tokens, target))
+    blocks = geometry.blocks_for(np.maximum(candidates.sequence_tokens, target))
     try:
         # A new candidate's index -1 reads the last resident's column, which is then set to 0.
         rows = candidates.resident.astype(np.intp)
         owned = tables.projected_blocks.take(rows)
-        covered = owned
-        if limits.reserve_turn_limit:
-            covered = np.maximum(owned, tables.projected_promised.take(rows))
+        promised = tables.projected_promised.take(rows) if limits.reserve_turn_limit else owned
     except IndexError as error:
         raise ContractViolation(
             "E49",
@@ -109,9 +113,27 @@ def _demand(
         ) from error
     if new is not None:
         owned[new] = 0
-        covered[new] = 0
-    costs = [np.maximum(needed - owned, 0)]
-    if limits.reserve_turn_limit:
-        needed = np.maximum(needed, geometry.blocks_for(candidates.limit_tokens))
-        costs.append(np.maximum(needed - covered, 0))
-    return needed, costs
+        promised[new] = 0
+    growth = np.maximum(blocks - owned, 0)
+    if not limits.reserve_turn_limit:
+        return _Demand(blocks, growth, None)
+    blocks = np.maximum(blocks, geometry.blocks_for(candidates.limit_tokens))
+    return _Demand(blocks, growth, np.maximum(blocks - np.maximum(owned, promised), 0))
+
+
+def _unpromised(state: CacheState) -> int:
+    return state.pool.available - state.tables.outstanding_promises
+
+
+def _accounts(
+    state: CacheState, candidates: Candidates, limits: StepLimits, demand: _Demand
+) -> tuple[Int64Array, Int64Array]:
+    """Return what candidates cost, [budgets, c], and the budgets: rows, places, blocks, promises."""
+    is_new = (candidates.resident < 0).astype(np.int64)
+    costs = [np.ones_like(is_new), is_new, demand.growth]
+    max_rows = min(limits.max_scheduled_tokens, limits.max_batch_size)
+    budgets = [max_rows, len(candidates.free_resident), state.pool.available]
+    if demand.promise is not None:
+        costs.append(demand.promise)
+        budgets.append(_unpromised(state))
+    return np.stack(costs), np.array(budgets, np.int64)

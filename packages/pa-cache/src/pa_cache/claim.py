@@ -67,7 +67,7 @@ def make_claim(state: CacheState, plan: StepPlan) -> Claim:
             raise ContractViolation(
                 "E46", "blocks of a row", f"at most {geometry.table_columns}", f"{widest}"
             )
-        row, column = grown_places(rows, blocks_before, growth)
+        row, column = grown_places(rows, blocks_before, growth, total)
         row32, column32 = row.astype(np.int32), column.astype(np.int32)
         block_ids = state.pool.reserve(total)
         table = TableDelta(row32, column32, block_ids)
@@ -79,12 +79,15 @@ def make_claim(state: CacheState, plan: StepPlan) -> Claim:
 
 
 def grown_places(
-    rows: IndexArray, first: Int32Array, growth: Int64Array
+    rows: IndexArray, first: Int32Array, growth: Int64Array, total: int
 ) -> tuple[IndexArray, IndexArray]:
-    """Return the table places (row, column) of growth[i] blocks behind the first[i] before."""
+    """Return the table places (row, column) of growth[i] blocks behind the first[i] before.
+
+    total: the sum of growth.
+    """
     grows = growth.nonzero()[0]
     row, start, count = rows[grows], first[grows], growth[grows]
-    if int(count.sum()) == len(grows):
+    if total == len(grows):
         return row, start.astype(np.intp)
     return spread(row, start, count)
 
@@ -103,7 +106,7 @@ def project(tables: BlockTables, gone: Claim, live: list[Claim]) -> None:
 
 def _promises(state: CacheState, plan: StepPlan, blocks_after: Int64Array) -> Int64Array | None:
     # A turn begins with a prefill (E26), and its promise stays the same until it ends.
-    if plan.limit_tokens is None or not plan.is_prefill.any():
+    if plan.limit_tokens is None or not np.count_nonzero(plan.is_prefill):
         return None
     promised: Int64Array = np.maximum(state.geometry.blocks_for(plan.limit_tokens), blocks_after)
     return promised

@@ -34,8 +34,10 @@ def check_step(cache: CacheState, reservation: PagedReservation) -> list[Violati
     rows_found = _check_rows(cache, claim, plan)
     found += rows_found or _check_columns(cache, claim, plan)
     growth: Int64Array = claim.blocks_after - claim.blocks_before
-    found += _check_reserved(cache, claim, int(growth.sum()))
-    found += _check_entries(cache, claim, growth)
+    total = int(growth.sum())
+    found += _check_reserved(cache, claim, total)
+    if total == len(claim.block_ids):
+        found += _check_entries(cache, claim, growth)
     found += check_held(cache, reservation)
     if not found:
         found += _check_written(cache, claim, plan)
@@ -103,8 +105,8 @@ def check_held(cache: CacheState, reservation: PagedReservation) -> list[Violati
 def _check_rows(cache: CacheState, claim: Claim, plan: StepPlan) -> list[Violation]:
     """Check that plan and reservation name the same rows, each once (E61)."""
     planned, rows = plan.resident, claim.rows
-    columns = (plan.request, plan.past_tokens, plan.target_tokens, plan.is_new)
-    if any(len(column) != len(rows) for column in (planned, *columns)):
+    lengths = (len(plan.request), len(plan.past_tokens), len(plan.target_tokens), len(plan.is_new))
+    if lengths.count(len(rows)) < len(lengths) or len(planned) != len(rows):
         return [
             violation("plan.rows", row=len(rows), planned=len(planned), reserved="as many rows")
         ]
@@ -185,9 +187,7 @@ def _check_reserved(cache: CacheState, claim: Claim, growth: int) -> list[Violat
 def _check_entries(cache: CacheState, claim: Claim, growth: Int64Array) -> list[Violation]:
     """Check that each reserved block is in the table, at a place by which its row grows."""
     ids, table, found = claim.block_ids, claim.table, []
-    row, column = grown_places(claim.rows, claim.blocks_before, growth)
-    if len(row) != len(ids):
-        return []  # reserved.count reports it.
+    row, column = grown_places(claim.rows, claim.blocks_before, growth, len(ids))
     misplaced = first_difference(table.resident, row)
     if misplaced is None:
         misplaced = first_difference(table.column, column)
