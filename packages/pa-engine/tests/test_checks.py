@@ -201,6 +201,7 @@ def _plan_another_count(busy: BusyEngine, plan: StepPlan) -> None:
 
 BEFORE_PUBLICATION = (
     PlantedInStep("boundary.agreement", _in_step("committed_tokens", 3), "has 3 .* cache 4"),
+    PlantedInStep("counters.generated", _in_step("turn_generated", 1), "1 generated .* with 2"),
     PlantedInStep(
         "counters.order",
         _in_step("sequence_tokens", 4),

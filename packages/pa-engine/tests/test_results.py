@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pa_engine import EventBatch, GeneratorParams, RequestOptions
 from pa_engine.residents import ResidentTable, TurnStart
-from pa_engine.step.results import StepResults, sampling_rows, stage_results
+from pa_engine.step.checkpoint import take_checkpoint
+from pa_engine.step.results import StepResults, stage_results
 from pa_engine.testing import FakeExecutor, expected_tokens
 from pa_spec import (
     BoolArray,
@@ -90,7 +91,9 @@ def _staged(cases: list[Case], table: ResidentTable | None = None) -> StepResult
         np.array([case.token for case in cases], np.int32), faulty if faulty.any() else None
     )
     plan = step_plan(rows)
-    return stage_results(table or _table(cases), plan, sampling_rows(plan), sampled)
+    table = table or _table(cases)
+    checkpoint = take_checkpoint(table.columns, plan.resident)
+    return stage_results(table, plan, checkpoint, plan.sampling_rows(), sampled)
 
 
 _CASES = st.builds(
@@ -162,11 +165,12 @@ def test_a_row_in_the_middle_of_its_prompt_has_no_result() -> None:
     cases = [Case(), Case(), Case()]
     plan = step_plan([Row(0, 6, (-1,)), Row(1, 0, (1, 2), samples=False), Row(2, 6, (-1,))])
 
-    rows = sampling_rows(plan)
-    results = stage_results(
-        _table(cases), plan, rows, SampledTokens(np.array([OTHER, EOS], np.int32))
-    )
+    rows, table = plan.sampling_rows(), _table(cases)
+    sampled = SampledTokens(np.array([OTHER, EOS], np.int32))
+    checkpoint = take_checkpoint(table.columns, plan.resident)
+    results = stage_results(table, plan, checkpoint, rows, sampled)
 
+    assert rows is not None
     assert rows.tolist() == [0, 2]
     assert results.resident.tolist() == [0, 2]
     assert results.appended.tolist() == [True, False]

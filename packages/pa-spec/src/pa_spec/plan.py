@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from pa_spec.arrays import BoolArray, IndexArray, Int32Array, Int64Array
 
 
@@ -139,3 +141,10 @@ class StepPlan:
     def num_rows(self) -> int:
         """Rows of the step (B)."""
         return len(self.resident)
+
+    def sampling_rows(self) -> Int32Array | None:
+        """Return [S] indices of the rows that sample in this step, None when every row does."""
+        if self.drafts is None and len(self.logits_rows) == len(self.resident):
+            return None  # without drafts a row wants one row of logits or none
+        counts = self.logits_offsets[1:] - self.logits_offsets[:-1]
+        return np.flatnonzero(counts).astype(np.int32)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 import numpy as np
 import torch
@@ -18,6 +17,9 @@ from torch import Tensor
 
 RING_BUFFERS = 3
 """One filled, one in flight, one being collected."""
+
+METADATA = 3
+"""Entries of attention_metadata."""
 
 _FIRST_INTEGERS = 4096
 
@@ -59,8 +61,11 @@ class UploadBuffer:
         if self._on_cuda:
             self._on_device = torch.zeros(size, dtype=torch.int32, device=self._device)
 
-    def upload(self, parts: Sequence[Int32Array | Int64Array], total: int) -> Tensor:
-        """Write the parts one behind the other and start their copy; returns the device side."""
+    def upload(self, parts: Sequence[Int32Array | Int64Array], total: int) -> tuple[Tensor, Tensor]:
+        """Write the parts one behind the other and start their copy.
+
+        Returns the device side and the host side, [total] int32 each.
+        """
         if self._copied is not None:
             self._copied.synchronize()
         if total > len(self._view):
@@ -69,7 +74,7 @@ class UploadBuffer:
         if self._copied is not None:
             self._on_device[:total].copy_(self._host[:total], non_blocking=True)
             self._copied.record()
-        return self._on_device
+        return self._on_device[:total], self._host
 
 
 class StepPacker:
@@ -96,26 +101,35 @@ class StepPacker:
         plan, delta = work.plan, work.table
         buffer = self._ring[self._next]
         self._next = (self._next + 1) % RING_BUFFERS
-        sampling = plan.resident[np.flatnonzero(plan.logits_offsets[1:] - plan.logits_offsets[:-1])]
+        tokens, rows = plan.total_tokens, len(plan.resident)
+        # Rows of one token each are their own packed tokens.
+        owner = plan.resident if tokens == rows else np.repeat(plan.resident, plan.tokens)
+        chosen = plan.sampling_rows()
+        samples = plan.resident if chosen is None else plan.resident[chosen]
         parts = (
             work.host_ids,
-            np.repeat(plan.resident, plan.tokens),
-            _cumulative(plan),
+            owner,
+            plan.packed_offset,
+            _tail(plan),
             plan.past_tokens,
             plan.resident,
             plan.logits_rows,
-            sampling,
+            samples,
             delta.resident,
             delta.column,
             delta.block_id,
         )
-        ends = list(accumulate(len(part) for part in parts))
-        device = buffer.upload(parts, ends[-1])
-        ids, rows, cumulative, past, resident, logits, sampled, owner, column, block = (
-            device[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)
+        added = len(delta.resident)
+        sizes = [tokens, tokens, rows + 1, METADATA, rows, rows]
+        sizes += [len(plan.logits_rows), len(samples), added, added, added]
+        total = sum(sizes)
+        device, host = buffer.upload(parts, total)
+        ids, of_row, cumulative, _, past, resident, logits, sampled, *table = torch.split(
+            device, sizes
         )
-        self.table[owner, column] = block
-        last = self.last_token.index_select(0, rows)
+        self.table[table[0], table[1]] = table[2]
+        last = self.last_token.index_select(0, of_row)
+        metadata = 2 * tokens + rows + 1
         return PackedStep(
             input_ids=torch.where(ids < 0, last, ids),
             cumulative_sequence_length=cumulative,
@@ -123,7 +137,7 @@ class StepPacker:
             resident=resident,
             logits_rows=logits,
             sampling_resident=sampled,
-            attention_metadata=_metadata(plan),
+            attention_metadata=host[metadata : metadata + METADATA],
         )
 
     def block_table(self, packed: PackedStep, columns: int) -> Tensor:
@@ -139,14 +153,10 @@ class StepPacker:
         self.remember(packed, torch.from_numpy(tokens).to(self.device))
 
 
-def _cumulative(plan: StepPlan) -> Int32Array:
-    return np.append(plan.packed_offset, np.int32(plan.total_tokens))
-
-
-def _metadata(plan: StepPlan) -> Tensor:
-    """[max count, max KV length, its lower bound] of an eager step: exact values (E69)."""
-    longest = int(plan.target_tokens.max())
-    return torch.tensor([int(plan.tokens.max()), longest, longest], dtype=torch.int32)
+def _tail(plan: StepPlan) -> Int32Array:
+    """Return what follows the row offsets: T, then [max count, max KV, its lower bound] (E69)."""
+    longest = plan.target_tokens.max()
+    return np.array([plan.total_tokens, plan.tokens.max(), longest, longest], np.int32)
 
 
 def sampled_on_host(tokens: Tensor, faulty: Tensor | None, execution_ns: int) -> SampledTokens:

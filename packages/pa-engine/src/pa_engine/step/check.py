@@ -12,49 +12,56 @@ from pa_spec import StepPlan, Violation
 
 from pa_engine.core import EngineCore
 from pa_engine.report import each_violation
+from pa_engine.step.checkpoint import Checkpoint, same
 from pa_engine.step.results import StepResults
 
 
-def check_step(core: EngineCore, plan: StepPlan, results: StepResults) -> Sequence[Violation]:
+def check_step(
+    core: EngineCore, plan: StepPlan, checkpoint: Checkpoint, results: StepResults
+) -> Sequence[Violation]:
     """Check the touched rows against the plan; independent of committed context (E81)."""
     columns, rows = core.residents.columns, plan.resident
     sampled = results.resident
-    committed, sequence = columns.committed_tokens[rows], columns.sequence_tokens[rows]
     sound = (
-        bool((columns.request[rows] == plan.request).all())
-        and bool((committed == plan.past_tokens).all())
-        and bool((plan.target_tokens - plan.past_tokens == plan.tokens).all())
-        and bool((plan.target_tokens <= sequence).all())
+        checkpoint.holds(columns, rows)
+        and same(columns.request[rows], plan.request)
+        and same(checkpoint.committed_tokens, plan.past_tokens)
+        and same(plan.past_tokens + plan.tokens, plan.target_tokens)
+        and bool((plan.target_tokens <= checkpoint.sequence_tokens).all())
         and bool((results.sequence_tokens <= columns.session_limit[sampled]).all())
         and bool((results.turn_generated <= columns.turn_limit[sampled]).all())
-        and bool((columns.sequence_tokens[sampled] == results.position).all())
-        and bool((columns.draws[sampled] + 1 == results.draws).all())
     )
-    return () if sound else tuple(_explain_step(core, plan, results))
+    return () if sound else tuple(_explain_step(core, plan, checkpoint, results))
 
 
-def _explain_step(core: EngineCore, plan: StepPlan, results: StepResults) -> Iterator[Violation]:
+def _explain_step(
+    core: EngineCore, plan: StepPlan, checkpoint: Checkpoint, results: StepResults
+) -> Iterator[Violation]:
     columns, rows, sampled = core.residents.columns, plan.resident, results.resident
     owner, committed = columns.request[rows], columns.committed_tokens[rows]
-    sequence, draws = columns.sequence_tokens, columns.draws[sampled]
-    past, target = plan.past_tokens, plan.target_tokens
+    sequence, draws = columns.sequence_tokens[rows], columns.draws[rows]
+    generated, before = columns.turn_generated[rows], checkpoint.turn_generated
+    past, target, staged = plan.past_tokens, plan.target_tokens, checkpoint.draws + 1
     ours = {"engine_tokens": committed, "other_tokens": past}
     extent = {"past": past, "target": target, "tokens": plan.tokens}
-    ahead = {"committed_tokens": target, "sequence_tokens": sequence[rows]}
+    ahead = {"committed_tokens": target, "sequence_tokens": sequence}
+    place = checkpoint.sequence_tokens
+    moved = {"sequence_tokens": sequence, "position": place}
+    counted = {"generated": generated, "before": before}
     for check_id, broken, found in (
         ("step.row_identity", owner != plan.request, {"owner": owner, "planned": plan.request}),
         ("boundary.agreement", committed != past, ours),
         ("step.token_count", target - past != plan.tokens, extent),
-        ("counters.order", target > sequence[rows], ahead),
+        ("counters.order", target > sequence, ahead),
+        ("mirror.position", sequence != place, moved),
+        ("streams.draws", draws + 1 != staged, {"draws": draws, "staged": staged}),
+        ("counters.generated", generated != before, counted),
     ):
         yield from each_violation(check_id, broken, rows, **found)
     session, turn = columns.session_limit[sampled], columns.turn_limit[sampled]
-    after, generated = results.sequence_tokens, results.turn_generated
-    moved = {"sequence_tokens": sequence[sampled], "position": results.position}
+    after, output = results.sequence_tokens, results.turn_generated
     for check_id, broken, found in (
         ("limits.session", after > session, {"sequence_tokens": after, "limit": session}),
-        ("limits.turn", generated > turn, {"generated": generated, "limit": turn}),
-        ("mirror.position", sequence[sampled] != results.position, moved),
-        ("streams.draws", draws + 1 != results.draws, {"draws": draws, "staged": results.draws}),
+        ("limits.turn", output > turn, {"generated": output, "limit": turn}),
     ):
         yield from each_violation(check_id, broken, sampled, **found)

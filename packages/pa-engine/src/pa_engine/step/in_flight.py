@@ -5,25 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pa_spec import Int32Array, Int64Array, Phase, StepId, StepPlan, StepReservation
+from pa_spec import Int32Array, Phase, StepId, StepPlan, StepReservation
 
+from pa_engine.step.checkpoint import Checkpoint
 from pa_engine.step.results import StepResults
 
 HandleT = TypeVar("HandleT")
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """Touched slices as they were before the step, in the order of the plan's rows (E66).
-
-    A step changes nothing committed before it publishes; the checkpoint is what rollback compares
-    with, and where later kinds of state (grammar cursors) keep what they must restore.
-    """
-
-    sequence_tokens: Int64Array
-    committed_tokens: Int64Array
-    turn_generated: Int64Array
-    draws: Int64Array
 
 
 @dataclass(slots=True)

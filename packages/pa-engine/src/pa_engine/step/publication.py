@@ -38,7 +38,7 @@ def _publish_search(core: EngineCore, results: StepResults) -> None:
     """Append sampled tokens to the mirror and advance the random streams (E29)."""
     residents, rows = core.residents, results.resident
     columns = residents.columns
-    if results.appended.all():
+    if results.num_appended == len(rows):
         residents.tokens[rows, results.position] = results.token
     else:
         kept = results.appended

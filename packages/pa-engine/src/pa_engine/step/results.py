@@ -21,6 +21,7 @@ from pa_spec import (
 from pa_engine.events import CODE, FLAGS, GENERATED, NUM_COLUMNS, PROMPT, REASON, REQUEST, TURN
 from pa_engine.events import TOKEN as TOKEN_COLUMN
 from pa_engine.residents import ResidentTable
+from pa_engine.step.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +29,9 @@ class StepResults:
     """Staged results of the sampling rows, s of them, in the order of the plan (E74).
 
     resident: [s] rows. token: [s] sampled. position: [s] where an appended token goes in the
-    mirror. sequence_tokens, turn_generated, draws: [s] values after the step. appended: [s].
-    finished: indices into s of the turns that end; reason: [s] FinishReason, or None when none
-    ends. events: [9, s] columns in the policy's order (E39).
+    mirror. sequence_tokens, turn_generated, draws: [s] values after the step. appended: [s],
+    num_appended of them. finished: indices into s of the turns that end; reason: [s] FinishReason,
+    or None when none ends. events: [9, s] columns in the policy's order (E39).
     """
 
     resident: Int32Array
@@ -40,42 +41,46 @@ class StepResults:
     turn_generated: Int64Array
     draws: Int64Array
     appended: BoolArray
+    num_appended: int
     finished: IndexArray
     reason: Int64Array | None
     events: Int64Array
 
 
-def sampling_rows(plan: StepPlan) -> Int32Array:
-    """Return [s] indices of the plan's rows that sample in this step."""
-    counts = plan.logits_offsets[1:] - plan.logits_offsets[:-1]
-    return np.flatnonzero(counts).astype(np.int32)
-
-
 def stage_results(
-    residents: ResidentTable, plan: StepPlan, rows: Int32Array, sampled: SampledTokens
+    residents: ResidentTable,
+    plan: StepPlan,
+    checkpoint: Checkpoint,
+    rows: Int32Array | None,
+    sampled: SampledTokens,
 ) -> StepResults:
     """Apply the stop conditions and build the step's events; changes nothing (E14, E16).
 
-    rows: [s] indices of the plan's sampling rows. Precedence: a faulty row, then EOS, then the
-    turn's limit, then the session's.
+    rows: [s] indices of the plan's sampling rows, None for all. Precedence: a faulty row, then
+    EOS, then the turn's limit, then the session's.
     """
     columns = residents.columns
-    resident = plan.resident[rows]
+    resident, request, rank = plan.resident, plan.request, plan.rank
+    if rows is not None:
+        resident, request, rank = resident[rows], request[rows], rank[rows]
     token = sampled.token
-    before = columns.sequence_tokens[resident]
-    is_eos = (residents.eos[resident] == token[:, None]).any(axis=1)
+    before, draws = checkpoint.sequence_tokens, checkpoint.draws
+    generated_before = checkpoint.turn_generated
+    if rows is not None:
+        before, draws, generated_before = before[rows], draws[rows], generated_before[rows]
+    is_eos = _ends_sequence(residents.eos, resident, token)
     appended = ~is_eos
     if sampled.faulty is not None:
         appended &= ~sampled.faulty
-    generated = columns.turn_generated[resident] + appended
+    generated = generated_before + appended
     sequence = before + appended
     at_turn_limit = generated >= columns.turn_limit[resident]
     at_session_limit = sequence >= columns.session_limit[resident]
     ended = ~appended | at_turn_limit | at_session_limit
     finished = np.flatnonzero(ended)
-    events = np.zeros((NUM_COLUMNS, len(rows)), np.int64)
+    events = np.zeros((NUM_COLUMNS, len(resident)), np.int64)
     events[TOKEN_COLUMN] = token
-    events[REQUEST] = plan.request[rows]
+    events[REQUEST] = request
     events[TURN] = columns.turn_id[resident]
     events[FLAGS] = int(EventFlags.TOKEN)
     reason = None
@@ -87,7 +92,6 @@ def stage_results(
         events[PROMPT, finished] = columns.turn_prompt[resident[finished]]
         events[GENERATED, finished] = generated[finished]
         _mark_finished(events, appended, finished, reason)
-    rank = plan.rank[rows]
     if (rank[1:] < rank[:-1]).any():
         events = events[:, np.argsort(rank, kind="stable")]
     return StepResults(
@@ -96,12 +100,24 @@ def stage_results(
         position=before,
         sequence_tokens=sequence,
         turn_generated=generated,
-        draws=columns.draws[resident] + 1,
+        draws=draws + 1,
         appended=appended,
+        num_appended=int(np.count_nonzero(appended)),
         finished=finished,
         reason=reason,
         events=events,
     )
+
+
+def _ends_sequence(eos: Int32Array, resident: Int32Array, token: Int32Array) -> BoolArray:
+    """Return [s] whether the token is one of its row's end-of-sequence ids.
+
+    eos: [R, ids of a turn]. A loop over the few ids beats one comparison in two dimensions.
+    """
+    is_eos: BoolArray = eos[:, 0][resident] == token
+    for column in range(1, eos.shape[1]):
+        is_eos |= eos[:, column][resident] == token
+    return is_eos
 
 
 def _reasons(

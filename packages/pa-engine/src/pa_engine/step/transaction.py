@@ -19,6 +19,7 @@ from pa_spec import (
     ErrorCode,
     EventFlags,
     FinishReason,
+    Int32Array,
     InvariantViolation,
     ModelExecutor,
     Outcome,
@@ -36,12 +37,15 @@ from pa_engine.core import EngineCore
 from pa_engine.events import engine_event
 from pa_engine.lifecycle import RequestLifecycle
 from pa_engine.step.check import check_step
+from pa_engine.step.checkpoint import take_checkpoint
 from pa_engine.step.failure import is_fatal, outcome_of
-from pa_engine.step.in_flight import Checkpoint, HandleT, InFlightStep
+from pa_engine.step.in_flight import HandleT, InFlightStep
 from pa_engine.step.publication import publish
-from pa_engine.step.results import StepResults, sampling_rows, stage_results
+from pa_engine.step.results import StepResults, stage_results
 from pa_engine.step.sampling import sampling_batch
 from pa_engine.step.work import host_ids
+
+_NO_ROWS: Int32Array = np.zeros(0, np.int32)
 
 
 class StepTransaction(Generic[HandleT]):
@@ -92,7 +96,7 @@ class StepTransaction(Generic[HandleT]):
     def _plan(self) -> StepPlan:
         core = self._core
         residents = core.residents.view()
-        waiting = core.waiting.view(core.residents.free_rows())
+        waiting = core.waiting.view(core.residents.free_rows() if len(core.waiting) else _NO_ROWS)
         candidates = self._policy.order(residents, waiting)
         admission = core.cache.plan_admission(candidates, core.limits)
         return self._policy.pack(candidates, admission, core.limits)
@@ -129,16 +133,16 @@ class StepTransaction(Generic[HandleT]):
         self._enter(step, Phase.RESERVE)
         step.reservation = core.cache.reserve(step.step_id, plan)
         self._enter(step, Phase.CHECKPOINT)
-        step.checkpoint = self._checkpoint(plan)
         self._stage_admissions(step)
-        rows = sampling_rows(plan)
+        step.checkpoint = take_checkpoint(core.residents.columns, plan.resident)
+        rows = plan.sampling_rows()
         self._enter(step, Phase.LAUNCH)
         work = StepWork(
             step.step_id,
             plan,
             host_ids(core.residents, plan),
             step.reservation.table,
-            sampling_batch(core.residents, plan.resident[rows]),
+            sampling_batch(core.residents, plan.resident if rows is None else plan.resident[rows]),
         )
         step.on_device = True
         step.handle = self._executor.launch(work)
@@ -148,16 +152,7 @@ class StepTransaction(Generic[HandleT]):
         sampled = self._executor.collect(step.handle, None)
         step.on_device = False
         step.execution_ns = sampled.execution_ns
-        step.results = stage_results(core.residents, plan, rows, sampled)
-
-    def _checkpoint(self, plan: StepPlan) -> Checkpoint:
-        columns, rows = self._core.residents.columns, plan.resident
-        return Checkpoint(
-            columns.sequence_tokens[rows],
-            columns.committed_tokens[rows],
-            columns.turn_generated[rows],
-            columns.draws[rows],
-        )
+        step.results = stage_results(core.residents, plan, step.checkpoint, rows, sampled)
 
     def _stage_admissions(self, step: InFlightStep[HandleT]) -> None:
         """Write newly admitted requests into their free rows, invisible until publication."""
@@ -200,7 +195,11 @@ class StepTransaction(Generic[HandleT]):
         self, step: InFlightStep[HandleT], results: StepResults, reservation: StepReservation
     ) -> None:
         """Raise InvariantViolation naming every check that failed (E81)."""
-        violations = (*check_step(self._core, step.plan, results), *reservation.validate())
+        assert step.checkpoint is not None
+        violations = (
+            *check_step(self._core, step.plan, step.checkpoint, results),
+            *reservation.validate(),
+        )
         if violations:
             raise InvariantViolation(violations)
 
@@ -250,7 +249,8 @@ class StepTransaction(Generic[HandleT]):
         assert outcome is not None
         ended: list[int] = []
         if step.results is not None and step.phase is not Phase.ROLLBACK:
-            ended = step.plan.request[sampling_rows(step.plan)][step.results.finished].tolist()
+            columns = self._core.residents.columns
+            ended = columns.request[step.results.resident[step.results.finished]].tolist()
         return self._fail(outcome, error, ended)
 
     def _fail(self, outcome: Outcome, error: BaseException, ended: Sequence[int] = ()) -> Outcome:
@@ -281,10 +281,9 @@ class StepTransaction(Generic[HandleT]):
     def _count(self, step: InFlightStep[HandleT], elapsed_ns: int) -> None:
         statistics, plan, results = self._core.statistics, step.plan, step.results
         assert results is not None
-        appended = int(results.appended.sum())
         statistics.steps += 1
         statistics.rows += plan.num_rows
-        statistics.generated_tokens += appended
-        statistics.prompt_tokens += int(plan.tokens[plan.is_prefill].sum())
+        statistics.generated_tokens += results.num_appended
+        statistics.prompt_tokens += int(np.dot(plan.tokens, plan.is_prefill))
         statistics.execution_ns += step.execution_ns
         statistics.host_ns += elapsed_ns - step.execution_ns
