@@ -124,6 +124,9 @@ class BatchServer:
                 continue
             try:
                 self._begin(line)
+            except EngineFailed as error:
+                self._failure = error
+                yield Result(line.index, line.place, line.given, f"the engine stopped: {error}")
             except PagedAttentionError as error:
                 yield Result(line.index, line.place, line.given, str(error))
 
@@ -194,7 +197,15 @@ class BatchServer:
             )
         if event.error_code is ErrorCode.REQUEST_EXECUTION_FAILURE:
             return "the model gave no finite score for any token"
-        return f"the engine failed: {event.error_code.name.lower().replace('_', ' ')}"
+        self._learn_failure()
+        return f"the engine stopped: {self._failure or event.error_code.name}"
+
+    def _learn_failure(self) -> None:
+        """Ask the engine for its stored error; a call without capacity does nothing else (E31)."""
+        try:
+            self._engine.run(max_events=0)
+        except EngineFailed as error:
+            self._failure = error
 
     def _is_stuck(self, batch: EventBatch) -> bool:
         """Whether too many steps in a row brought nothing and nothing will come of more."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-from pa_serve import demo, generate
 from pa_serve._version import __version__
 from pa_serve.argument import OneLineParser
-from pa_serve.bench import host, throughput
 from pa_serve.command import Subcommand, run_command
+from pa_serve.exit_status import ExitStatus, complain
 
 _EPILOG = (
     "Exit status: 0 done, 1 the engine failed, 2 an option, a file or a prompt is unusable, "
@@ -21,14 +19,22 @@ _EPILOG = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, that of the process by default, and return its exit status."""
     try:
-        parsed = build_parser().parse_args(arguments)
+        parsed, unknown = build_parser().parse_known_args(arguments)
     except SystemExit as error:  # --help, --version and bad arguments: everything is said
         return int(error.code or 0)
+    if unknown:
+        program = parsed.program
+        complain(program, f"{unknown[0]}: unknown; allowed: the options of {program} --help")
+        return ExitStatus.INPUT_UNUSABLE
     return run_command(parsed.program, parsed.run, parsed)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
+    # Not at the top: `python -m pa_serve.demo` runs that module, so importing pa_serve must not.
+    from pa_serve import demo, generate
+    from pa_serve.bench import host, throughput
+
     parser = OneLineParser(
         prog="pa", description="Generate text and measure.", epilog=_EPILOG, allow_abbrev=False
     )
@@ -58,7 +64,3 @@ def _add(
     )
     module.add_options(parser)
     parser.set_defaults(run=module.run, program=parser.prog)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -109,7 +109,7 @@ def _parse(raw: bytes) -> dict[str, object]:
     except ValueError as error:  # a number of more digits than Python converts
         raise InputUnusable("JSON", str(error), allowed) from error
     if not isinstance(value, dict):
-        raise InputUnusable("JSON", f"a {_kind(value)}", allowed)
+        raise InputUnusable("JSON", _kind(value), allowed)
     return value
 
 
@@ -142,7 +142,7 @@ def _read_given(members: dict[str, object], *, chat: bool) -> Given:
 
 def _check_text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise InputUnusable(name, f"a {_kind(value)}", "a text of at least one character")
+        raise InputUnusable(name, _kind(value), "a text of at least one character")
     if not value:
         raise InputUnusable(name, "empty", "a text of at least one character")
     try:
@@ -156,7 +156,7 @@ def _check_text(name: str, value: object) -> str:
 def _check_messages(value: object) -> tuple[Message, ...]:
     allowed = 'a list of {"role": text, "content": text}, at least one'
     if not isinstance(value, list) or not value:
-        raise InputUnusable("messages", "empty" if value == [] else f"a {_kind(value)}", allowed)
+        raise InputUnusable("messages", "empty" if value == [] else _kind(value), allowed)
     for place, message in enumerate(value, start=1):
         if not isinstance(message, dict) or not {"role", "content"} <= set(message):
             raise InputUnusable(f"messages, number {place}", "not a role and a content", allowed)
@@ -167,6 +167,6 @@ def _check_messages(value: object) -> tuple[Message, ...]:
 
 
 def _kind(value: object) -> str:
-    """Return JSON's word for the kind of a value."""
-    words: dict[type, str] = {str: "text", list: "list", dict: "object", bool: "boolean"}
-    return "null" if value is None else words.get(type(value), "number")
+    """Say in JSON's words what a value is."""
+    words = {str: "a text", list: "a list", dict: "an object", bool: "a boolean"}
+    return "null" if value is None else words.get(type(value), "a number")

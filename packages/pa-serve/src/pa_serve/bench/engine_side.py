@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 from pa_engine import Engine, GeneratorParams, TorchExecutor
-from pa_spec import EngineConfig, EventFlags
+from pa_spec import EngineConfig, EventFlags, InputUnusable
 
 from pa_serve.bench.load import Load, Timing
 from pa_serve.served_model import ServedModel
@@ -51,7 +51,11 @@ class EngineSide:
             last[places] = now
             first[places] = np.fmin(first[places], now)
         seconds = time.perf_counter() - start
-        host_share = engine.statistics().host_share
+        statistics = engine.statistics()
+        engine.run(max_events=0)  # raises the error of an engine that failed on the way (E31)
+        if statistics.generated_tokens != load.num_prompts * load.output_tokens:
+            found = f"{statistics.generated_tokens} tokens"
+            raise InputUnusable(self.name, found, "exactly the tokens that were asked for")
         engine.close()
         between = (last - first) / max(1, load.output_tokens - 1)
-        return Timing(seconds, float(first.mean()), float(between.mean()), host_share)
+        return Timing(seconds, float(first.mean()), float(between.mean()), statistics.host_share)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Measure the host time of a step: the public Engine with the null executor, which packs a step but
 runs no model. Plan, reservation, checks, packing, observer, publication and events read as columns
-are included. The figure is the median of --steps steps, the best of five rounds, with the garbage
-collector on.
+are included. The figure is the median of --steps steps, of the best of --rounds rounds, with the
+garbage collector on.
 
 decode: every row decodes, at --context tokens. mixed: one row in eight prefills 16 tokens a step.
 churn: requests of 32 prompt and at most 64 new tokens; at least one ends and begins in each step
@@ -31,7 +31,6 @@ numpy integers, to set the figures of two machines in relation."""
 
 CASES = ("decode", "mixed", "churn")
 _CONTEXT_ROWS = 256
-_NUM_ROUNDS = 5
 _CALL_STEPS = 17  # one more than a block has slots: a block crossing is among them
 _OBJECT_STEPS = 50
 
@@ -99,6 +98,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="steps of a round (default: 1000)",
     )
+    parser.add_argument(
+        "--rounds",
+        type=integer(1, 1000),
+        default=5,
+        metavar="N",
+        help="rounds, of which the best counts (default: 5)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
 
 
@@ -111,7 +117,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
         print(f"calibration loop: {calibration_ns:.0f} ns a pass")
         print("case     rows  context  µs a step  µs of objects  calls")
     for group in _case_groups(arguments):
-        for figure in _measure(group, calibration_ns):
+        for figure in _measure(group, arguments.rounds, calibration_ns):
             print(figure.as_json() if arguments.json else figure.as_row(), flush=True)
     return ExitStatus.SERVED
 
@@ -129,14 +135,16 @@ def _case_groups(arguments: argparse.Namespace) -> Iterator[list[HostCase]]:
             yield [HostCase(name, rows, context, arguments.steps) for context in contexts]
 
 
-def _measure(group: Sequence[HostCase], calibration_ns: float) -> Iterator[HostFigure]:
+def _measure(
+    group: Sequence[HostCase], num_rounds: int, calibration_ns: float
+) -> Iterator[HostFigure]:
     from pa_engine import __version__
 
     from pa_serve.bench.workload import Workload
 
     rounds: list[list[tuple[float, float]]] = [[] for _ in group]
     calls: list[int | None] = [None for _ in group]
-    for _ in range(_NUM_ROUNDS):
+    for _ in range(num_rounds):
         for place, case in enumerate(group):
             workload = Workload(case)
             if not gc.isenabled():
@@ -155,7 +163,7 @@ def _measure(group: Sequence[HostCase], calibration_ns: float) -> Iterator[HostF
             us_objects=min(objects for _, objects in rounds[place]) / 1e3,
             calls=calls[place],
             steps=case.steps,
-            rounds=_NUM_ROUNDS,
+            rounds=num_rounds,
             calibration_ns=calibration_ns,
             engine_version=__version__,
             gc_enabled=gc.isenabled(),

@@ -88,6 +88,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitStatus:
     """Measure and print."""
+    if arguments.peer is not None:
+        from pa_serve.bench.transformers_side import import_transformers
+
+        import_transformers()  # before the model is loaded: it may be missing
     figures: list[ThroughputFigure] = []
     for dtype in arguments.dtype:
         sides = _sides(arguments, ELEMENT_TYPES[dtype])

@@ -20,11 +20,19 @@ class TransformersSide:
     name = "transformers"
 
     def __init__(self, path: Path, dtype: torch.dtype) -> None:
-        self._library = _imported()
-        folder, options = (path, {}) if path.is_dir() else (path.parent, {"gguf_file": path.name})
+        self._library = import_transformers()
         self._model: Any = self._library.AutoModelForCausalLM.from_pretrained(
-            str(folder), dtype=dtype, **options
+            str(path if path.is_dir() else path.parent), dtype=dtype, **self._options(path)
         ).eval()
+
+    def _options(self, path: Path) -> dict[str, object]:
+        """Return what makes plain dense weights of a file that quantizes them, as ours are."""
+        if path.is_dir():
+            return {}
+        options: dict[str, object] = {"gguf_file": path.name}
+        if hasattr(self._library, "GgufConfig"):
+            options["quantization_config"] = self._library.GgufConfig(dequantize=True)
+        return options
 
     def run(self, load: Load) -> Timing:
         """Do the work once; only the whole time is known of a static batch."""
@@ -47,10 +55,15 @@ class TransformersSide:
         return Timing(seconds)
 
 
-def _imported() -> Any:
+def import_transformers() -> Any:
+    """Return the library, told to be quiet; raises InputUnusable where it is missing."""
     try:
-        return importlib.import_module("transformers")
+        library = importlib.import_module("transformers")
     except ImportError as error:
         raise InputUnusable(
             "--peer transformers", f"cannot be imported ({error})", "pip install transformers"
         ) from error
+    logging: Any = importlib.import_module("transformers.utils.logging")
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    return library

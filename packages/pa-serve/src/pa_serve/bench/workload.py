@@ -9,7 +9,7 @@ from types import FrameType
 from typing import final
 
 import numpy as np
-from pa_engine import Engine, EventBatch, GeneratorParams, NullExecutor, Request
+from pa_engine import Engine, EngineStatistics, EventBatch, GeneratorParams, NullExecutor, Request
 from pa_spec import EngineConfig, EventFlags, Phase, StepId
 
 CASES = ("decode", "mixed", "churn")
@@ -136,6 +136,11 @@ class Workload:
         self._engine = Engine(executor, config, observer=PhaseCounter())
         self._buffer = self._engine.create_event_buffer(2 * case.rows)
         self._settle()
+
+    @property
+    def statistics(self) -> EngineStatistics:
+        """Counts of the engine so far."""
+        return self._engine.statistics()
 
     def timed_step(self) -> int:
         """Run a step, read its events as columns, follow up on ended turns; nanoseconds."""
