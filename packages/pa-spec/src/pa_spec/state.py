@@ -87,6 +87,7 @@ class DecoderConfig:
     turn, may be empty. logits_for_chosen_rows: `forward` returns one row for each entry of
     StepInputs.logits_rows; otherwise one for each packed token. wants_positions:
     StepInputs.positions is filled. max_draft_tokens: drafts it can verify in a step, 0 = none.
+    device: where its tensors, and so the caches, are ("cpu", "cuda:0").
     """
 
     vocab_size: int
@@ -95,3 +96,4 @@ class DecoderConfig:
     logits_for_chosen_rows: bool = True
     wants_positions: bool = False
     max_draft_tokens: int = 0
+    device: str = "cpu"

@@ -67,7 +67,7 @@ class TorchExecutor:
         if state is None:
             raise InputUnusable("cache", "it has no tensors", "a cache with storage")
         self._decoder.bind(_torch_state(state))
-        self._packer = StepPacker(limits, columns, self._device)
+        self._packer = StepPacker(limits, columns, self.config.device)
 
     def launch(self, work: StepWork) -> LaunchedStep:
         """Run the step's forward and sampling. Raises StepAborted as the decoder does."""
