@@ -78,6 +78,12 @@ def run_by_sessions(block: Block) -> Iterator[str]:
     yield from filter(_is_run_by_a_session, script_of(block).splitlines())
 
 
+def inline_commands(document: Path) -> list[str]:
+    """Return the lines of nox that stand in running text."""
+    outside = FENCE.sub("", document.read_text("utf-8"))
+    return re.findall(r"`((?:\./)?nox -[^`\n]+)`", outside)
+
+
 def sessions_in(command: str) -> set[str]:
     """Return the sessions that a line of nox names, without their parameters."""
     words = shlex.split(command, comments=True)

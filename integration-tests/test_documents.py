@@ -17,6 +17,7 @@ from documents import (
     Block,
     blocks_of,
     documents_of,
+    inline_commands,
     installed_by,
     run_by_sessions,
     run_here,
@@ -65,12 +66,9 @@ def test_sessions_that_the_documents_name_are_run_by_the_release_check(root: Pat
     script = (root / ".ci" / "run").read_text("utf-8")
     run_there = {each for line in script.splitlines() for each in sessions_of_script(line)}
 
-    named = {
-        session
-        for block in SHELL_BLOCKS
-        for line in run_by_sessions(block)
-        for session in sessions_in(line)
-    }
+    lines = [line for block in SHELL_BLOCKS for line in run_by_sessions(block)]
+    lines += [line for each in DOCUMENTS for line in inline_commands(each)]
+    named = {session for line in lines for session in sessions_in(line)}
 
     assert named - run_there - {"fast"} <= set(TESTED_ELSEWHERE)
     assert all((root / each).exists() for each in TESTED_ELSEWHERE.values())
