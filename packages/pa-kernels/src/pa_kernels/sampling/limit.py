@@ -18,10 +18,11 @@ from pa_kernels.sampling.draw import Rows, invert, weights
 _FIRST_WIDTH = 256
 """Tokens looked at first for top-p alone: a nucleus of a trained model is seldom larger."""
 
+_WORTH = 32
+"""A search for the first tokens pays when they are at most this part of the vocabulary."""
+
 _SLACK = 32
 """Tokens looked at beyond top-k, so that a tie at the k-th rarely reaches the edge."""
-
-_GROWTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +45,16 @@ def draw_limited(rows: Rows) -> Tensor:
     if rows.logits.device.type != "cpu":
         # Looking whether a prefix sufficed would wait for the device.
         return _draw(rows, _whole_order(rows.logits), _total(rows, needs_mass))[0]
+    total = _total(rows, needs_mass)
     wanted = rows.top_k.where(rows.top_k < vocabulary, _FIRST_WIDTH)
     width = int(wanted.max()) + _SLACK
-    total = _total(rows, needs_mass)
-    tokens = torch.zeros(len(rows.logits), dtype=torch.int64)
-    pending = torch.arange(len(rows.logits))
-    while len(pending):
+    if _WORTH * width > vocabulary:
+        return _draw(rows, _whole_order(rows.logits), total)[0]
+    tokens, is_settled = _draw(rows, _first(rows.logits, width), total)
+    pending = (~is_settled).nonzero().flatten()
+    if len(pending):
         part = rows.select(pending)
-        is_whole = 4 * width >= vocabulary
-        prefix = _whole_order(part.logits) if is_whole else _first(part.logits, width)
-        drawn, is_settled = _draw(part, prefix, total[pending])
-        tokens[pending] = drawn
-        pending = pending[~is_settled]
-        width *= _GROWTH
+        tokens[pending] = _draw(part, _whole_order(part.logits), total[pending])[0]
     return tokens
 
 
@@ -64,6 +62,8 @@ def _total(rows: Rows, needs_mass: Tensor) -> Tensor:
     """Return [r, 1] float64: the weight of a whole row where top-k does not bound it, else 0."""
     total = rows.highest.new_zeros(rows.highest.shape)
     if rows.logits.device.type != "cpu":
+        return _mass(rows)
+    if bool(needs_mass.all()):
         return _mass(rows)
     if bool(needs_mass.any()):
         total[needs_mass] = _mass(rows.select(needs_mass))
