@@ -128,7 +128,7 @@ def _unpromised(state: CacheState) -> int:
 def _accounts(
     state: CacheState, candidates: Candidates, limits: StepLimits, demand: _Demand
 ) -> tuple[Int64Array, Int64Array]:
-    """Return what candidates cost, [budgets, c], and the budgets: rows, places, blocks, promises."""
+    """Return costs [budgets, c] and budgets: rows, new residents, blocks, promises."""
     is_new = (candidates.resident < 0).astype(np.int64)
     costs = [np.ones_like(is_new), is_new, demand.growth]
     max_rows = min(limits.max_scheduled_tokens, limits.max_batch_size)
