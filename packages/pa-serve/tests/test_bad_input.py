@@ -144,3 +144,18 @@ def test_chat_without_a_template_is_refused_before_anything_runs(
     assert ran.status == 2
     assert ran.said("--chat", "has no chat template")
     assert not target.exists()
+
+
+def test_limits_that_no_memory_holds_are_one_line(pa: Runner, model: str) -> None:
+    for option in ("--max-batch-size", "--num-blocks"):
+        ran = pa("generate", "--model", model, "--prompt", "a", option, 2**31 - 1)
+        assert ran.status == 2
+        assert ran.said(str(2**31 - 1), "allowed")
+
+
+def test_a_file_that_fails_while_it_is_read_is_one_line(pa: Runner, model: str) -> None:
+    # Opens like any file, has no size, and refuses to be read.
+    ran = pa("generate", "--model", model, "--input", "/proc/self/mem")
+
+    assert ran.status == 2
+    assert ran.said("Input/output error")

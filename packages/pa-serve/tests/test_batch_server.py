@@ -215,6 +215,16 @@ def test_an_engine_that_fails_in_its_last_step_is_known_to_have_failed() -> None
     assert cook.server.failure is not None
 
 
+def test_an_interrupt_in_the_middle_of_a_step_leaves_nothing_behind() -> None:
+    interrupt = FaultyCall("launch", 3, KeyboardInterrupt())  # type: ignore[arg-type]
+    cook = kitchen(config(64), interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        list(cook.server.serve(lines(*"abc")))
+
+    assert is_unused(cook)
+
+
 def test_a_seed_repeats_and_differs_by_place_unless_it_is_the_line_s_own() -> None:
     def streams(asked: list[PromptLine], seed: int) -> list[tuple[int | None, int]]:
         defaults = Sampling(seed=seed, temperature=1, max_new_tokens=2)

@@ -50,6 +50,9 @@ def run_command(
         # Python's own flush at exit must not complain about the lost reader again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
+    except OSError as error:  # a file that was fine when the arguments were checked
+        complain(program, error)
+        return ExitStatus.INPUT_UNUSABLE
     except KeyboardInterrupt:
         complain(program, "interrupted")
         return ExitStatus.INTERRUPTED

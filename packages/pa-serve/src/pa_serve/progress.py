@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
 
@@ -13,10 +15,10 @@ if TYPE_CHECKING:
 
 @final
 class AnswerProgress:
-    """A bar of answered prompts with the tokens so far, drawn on a terminal only.
+    """A bar of answered prompts with the tokens so far, drawn on a terminal only, gone at the end.
 
-    total: prompts to answer, None when unknown. says_end: write one plain line at the end where
-    standard error is no terminal.
+    total: prompts to answer, None when unknown. says_end: leave one plain line at the end,
+    whatever standard error is.
     """
 
     def __init__(self, total: int | None, *, says_end: bool = False) -> None:
@@ -26,6 +28,16 @@ class AnswerProgress:
         self._num_answers = 0
         self._num_tokens = 0
         self._start = time.perf_counter()
+
+    @contextmanager
+    def out_of_the_way(self) -> Iterator[None]:
+        """Take the bar off the terminal while something is printed to standard output there."""
+        bar = self._bar if sys.stdout.isatty() else None
+        if bar is not None:
+            bar.stop()
+        yield
+        if bar is not None:
+            bar.start()
 
     def add_tokens(self, count: int) -> None:
         """Count generated tokens."""
@@ -53,7 +65,7 @@ class AnswerProgress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
-        elif self._says_end:
+        if self._says_end:
             seconds = time.perf_counter() - self._start
             sys.stderr.write(
                 f"{self._num_answers} answers, {self._num_tokens} tokens in {seconds:.1f} s\n"
@@ -76,4 +88,8 @@ def _bar() -> Progress:
         TextColumn("{task.fields[tokens]} tokens"),
         TimeElapsedColumn(),
         console=Console(stderr=True),
+        transient=True,
+        # Standard output may be a file: what is printed there must not go through the bar.
+        redirect_stdout=False,
+        redirect_stderr=False,
     )

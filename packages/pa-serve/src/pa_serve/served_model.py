@@ -39,7 +39,15 @@ class ServedModel:
 
     def engine(self, config: EngineConfig) -> PromptEngine:
         """Make an engine that runs this model; raises InputUnusable."""
-        return Engine(TorchExecutor(self.loaded.decoder), config)
+        try:
+            return Engine(TorchExecutor(self.loaded.decoder), config)
+        except (MemoryError, RuntimeError) as error:
+            # torch's CPU allocator raises a RuntimeError without a class of its own.
+            if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
+                raise
+            limits = f"{config.max_batch_size} rows and {config.max_scheduled_tokens} tokens a step"
+            allowed = "a smaller max_batch_size or max_scheduled_tokens"
+            raise InputUnusable("engine", f"no memory for {limits}", allowed) from error
 
     def codec(self, *, chat: bool) -> Codec:
         """Return the way from prompts to tokens and back; raises InputUnusable."""

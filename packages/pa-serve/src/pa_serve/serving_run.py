@@ -88,9 +88,11 @@ class ServingRun:
                 outcome.add(result)
                 progress.add_answer()
                 for due in order.add(result):
-                    sink.write(due)
+                    with progress.out_of_the_way():
+                        sink.write(due)
             for late in order.rest():
-                sink.write(late)
+                with progress.out_of_the_way():
+                    sink.write(late)
         self._seconds = time.perf_counter() - start
         outcome.signal = interruption.status
         outcome.failure = "" if server.failure is None else str(server.failure)
