@@ -202,6 +202,15 @@ def test_outputs_are_written_into_the_given_buffers() -> None:
     assert torch.equal(out.output_qk, expected.output_qk)
 
 
+def test_tensors_that_want_gradients_are_served_without_one(host_backend: str) -> None:
+    case = problem()
+    inputs = replace(case.inputs, query=case.inputs.query.clone().requires_grad_())
+
+    output = prepare(signature_of(inputs, case.attributes), host_backend).run(inputs).output
+
+    assert not output.requires_grad
+
+
 def test_scores_come_in_the_element_type_that_was_asked_for() -> None:
     case = problem(qk_output=1)
     result = paged_attention(case.inputs, case.attributes, ElementType.BFLOAT16)

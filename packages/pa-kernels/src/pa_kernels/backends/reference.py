@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import final
 
+import torch
 from pa_spec import (
     CallSignature,
     PagedAttentionAttributes,
@@ -30,10 +31,11 @@ class ReferencePlan:
 
     def run(self, inputs: PagedAttentionInputs[Tensor], out: PagedAttentionOutputs[Tensor]) -> None:
         """Compute in float32 and round into `out`."""
-        result = reference.run(inputs, self.attributes)
-        out.output.copy_(result.output)
-        if out.output_qk is not None and result.output_qk is not None:
-            out.output_qk.copy_(result.output_qk)
+        with torch.no_grad():
+            result = reference.run(inputs, self.attributes)
+            out.output.copy_(result.output)
+            if out.output_qk is not None and result.output_qk is not None:
+                out.output_qk.copy_(result.output_qk)
 
 
 @final
