@@ -89,9 +89,9 @@ class Engine(Generic[HandleT]):
             config.chunk_size,
             config.reserve_turn_limit,
         )
-        manifest = executor.manifest
         if cache is None:
-            cache = PagedCacheManager.for_manifest(manifest, config, session)
+            manifest, device = executor.manifest, executor.config.device
+            cache = PagedCacheManager.for_manifest(manifest, config, session, device)
         columns = -(-min(cache.max_sequence_tokens, session) // cache.block_size)
         executor.bind(cache.decoder_state, limits, columns)
         self._core = EngineCore(

@@ -31,6 +31,7 @@ from pa_spec import (
     StepPlan,
     StepReservation,
     StepWork,
+    Violation,
 )
 
 from pa_engine.core import EngineCore
@@ -40,6 +41,7 @@ from pa_engine.step.check import check_step
 from pa_engine.step.checkpoint import take_checkpoint
 from pa_engine.step.failure import is_fatal, outcome_of
 from pa_engine.step.in_flight import HandleT, InFlightStep
+from pa_engine.step.plan_check import check_admissions, check_refusals
 from pa_engine.step.publication import publish
 from pa_engine.step.results import StepResults, stage_results
 from pa_engine.step.sampling import sampling_batch
@@ -99,7 +101,10 @@ class StepTransaction(Generic[HandleT]):
         waiting = core.waiting.view(core.residents.free_rows() if len(core.waiting) else _NO_ROWS)
         candidates = self._policy.order(residents, waiting)
         admission = core.cache.plan_admission(candidates, core.limits)
-        return self._policy.pack(candidates, admission, core.limits)
+        plan = self._policy.pack(candidates, admission, core.limits)
+        if len(plan.unserviceable):
+            _require_none(tuple(check_refusals(core, plan)))
+        return plan
 
     def _fail_unserviceable(self, plan: StepPlan) -> None:
         """End each turn that can never fit, exactly once, whatever becomes of the step (E89)."""
@@ -159,6 +164,7 @@ class StepTransaction(Generic[HandleT]):
         core, plan = self._core, step.plan
         residents = core.residents
         if plan.is_new.any():
+            _require_none(check_admissions(core, plan))
             new = np.flatnonzero(plan.is_new)
             step.staged = plan.resident[new]
             for row, request_id in zip(
@@ -196,12 +202,12 @@ class StepTransaction(Generic[HandleT]):
     ) -> None:
         """Raise InvariantViolation naming every check that failed (E81)."""
         assert step.checkpoint is not None
-        violations = (
-            *check_step(self._core, step.plan, step.checkpoint, results),
-            *reservation.validate(),
+        _require_none(
+            (
+                *check_step(self._core, step.plan, step.checkpoint, results),
+                *reservation.validate(),
+            )
         )
-        if violations:
-            raise InvariantViolation(violations)
 
     def _abort(self, step: InFlightStep[HandleT], error: BaseException) -> Outcome:
         """Undo a step and report what its failure means (E83 to E87)."""
@@ -287,3 +293,8 @@ class StepTransaction(Generic[HandleT]):
         statistics.prompt_tokens += int(np.dot(plan.tokens, plan.is_prefill))
         statistics.execution_ns += step.execution_ns
         statistics.host_ns += elapsed_ns - step.execution_ns
+
+
+def _require_none(violations: Sequence[Violation]) -> None:
+    if violations:
+        raise InvariantViolation(violations)
