@@ -219,6 +219,17 @@ def test_releasing_a_resident_outside_the_step_leaves_it_valid(last_step: int) -
     assert cache.audit.check_all() == []
 
 
+@pytest.mark.spec("E82")
+def test_what_changed_the_pool_before_a_reservation_does_not_void_it() -> None:
+    cache = cache_of(12)
+    admit(cache, 16)
+    owned = cache.tables.block_id[0, :1]
+    cache.pool.share(owned)
+    cache.pool.release(owned, StepId(0))
+
+    assert cache.reserve(StepId(2), plan_of([Row(0, 100, 16)])).validate() == []
+
+
 @pytest.mark.spec("E64")
 @pytest.mark.parametrize("shared_column", [1, 2])
 def test_a_chunk_may_not_write_any_shared_block(shared_column: int) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import final
 
 import numpy as np
-from pa_spec import Candidates, InvariantViolation, StepId, StepLimits, StepPlan
+from pa_spec import Candidates, Int64Array, InvariantViolation, StepId, StepLimits, StepPlan
 
 from pa_cache.block_table import CacheGeometry
 from pa_cache.paged_cache import PagedCacheManager
@@ -46,7 +46,7 @@ class DecodeBench:
         self._rows = rows
         self.step(context_tokens + np.arange(rows, dtype=np.int64) % BLOCK_SIZE)
 
-    def step(self, tokens: np.typing.NDArray[np.int64] | None = None) -> list[int]:
+    def step(self, tokens: Int64Array | None = None) -> list[int]:
         """Run one step of one token a row; returns the nanoseconds of each of PHASES."""
         given = np.ones(self._rows, np.int64) if tokens is None else tokens
         plan = self._plan(given)
@@ -69,7 +69,7 @@ class DecodeBench:
         self._committed = plan.target_tokens
         return [after - before for before, after in itertools.pairwise(marks)]
 
-    def _candidates(self, tokens: np.typing.NDArray[np.int64]) -> Candidates:
+    def _candidates(self, tokens: Int64Array) -> Candidates:
         sequence = self._committed + tokens
         is_new = self._committed == 0
         return Candidates(
@@ -82,7 +82,7 @@ class DecodeBench:
             free_resident=self._resident[is_new],
         )
 
-    def _plan(self, tokens: np.typing.NDArray[np.int64]) -> StepPlan:
+    def _plan(self, tokens: Int64Array) -> StepPlan:
         is_new = self._committed == 0
         places = np.arange(self._rows + 1, dtype=np.int32)
         return StepPlan(
