@@ -67,6 +67,8 @@ def test_metadata_becomes_the_same_configuration(tmp_path: Path) -> None:
     assert model.decoder.config.eos_token_ids == (257,)
     assert model.generation_defaults.eos_token_ids == (257,)
     assert model.chat_template is None
+    with pytest.raises(InputUnusable, match="no chat template"):
+        _ = model.chat
 
 
 def test_every_id_that_ends_a_turn_counts(tmp_path: Path) -> None:

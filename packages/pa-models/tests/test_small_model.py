@@ -39,23 +39,28 @@ def test_capital_of_france(model: LoadedModel) -> None:
 
 
 def test_chat_explains_gravity(model: LoadedModel) -> None:
-    assert model.chat_template is not None
-    text = model.chat_template.render([{"role": "user", "content": "What is gravity?"}])
-
-    prompt = model.tokenizer.encode(text, add_special=False)
+    prompt = model.chat.prompt([{"role": "user", "content": "What is gravity?"}])
 
     assert answer(model, prompt, 9).startswith("Gravity is a fundamental concept in physics")
 
 
 def test_an_answer_is_closed_as_the_template_closes_it(model: LoadedModel) -> None:
-    assert model.chat_template is not None
-    closing = model.chat_template.closing([{"role": "user", "content": "hi"}])
+    tokens = model.chat.closing_tokens()
 
-    tokens = model.tokenizer.encode(closing, add_special=False)
-
-    assert closing == "<|im_end|>\n"
     assert tokens[0] in model.decoder.config.eos_token_ids
-    assert model.tokenizer.decode(tokens, skip_special=False) == closing
+    assert model.tokenizer.decode(tokens, skip_special=False) == "<|im_end|>\n"
+
+
+def test_turns_add_up_to_the_whole_conversation(model: LoadedModel) -> None:
+    chat, ask = model.chat, [{"role": "user", "content": "What is gravity?"}]
+    more = [{"role": "user", "content": "And light?"}]
+    answer = model.tokenizer.encode("It pulls.")
+
+    tokens = chat.prompt(ask) + answer + chat.next_turn(ask, more)
+
+    said = {"role": "assistant", "content": "It pulls."}
+    assert tokens == chat.prompt([*ask, said, *more])
+    assert chat.next_turn(ask, more)[:2] == chat.closing_tokens()
 
 
 def test_facts_of_the_model(model: LoadedModel) -> None:

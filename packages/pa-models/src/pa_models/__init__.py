@@ -1,6 +1,7 @@
 """Decoders of real model families on paged attention, and their checkpoints."""
 
 from pa_models._version import __version__
+from pa_models.chat import Chat
 from pa_models.chat_template import ChatTemplate, Message
 from pa_models.contract import IMPLEMENTS_CONTRACT
 from pa_models.decoder import LlamaDecoder
@@ -16,6 +17,7 @@ __all__ = [
     "IMPLEMENTS_CONTRACT",
     "ROPE_KINDS",
     "SMALL_MODEL",
+    "Chat",
     "ChatTemplate",
     "GenerationDefaults",
     "LlamaDecoder",

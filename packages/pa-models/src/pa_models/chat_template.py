@@ -40,7 +40,7 @@ class ChatTemplate:
         messages: Sequence[Message],
         *,
         add_generation_prompt: bool = True,
-        **variables: object,
+        **variables: Any,
     ) -> str:
         """Write a conversation as text; variables (tools, …) are the template's own.
 

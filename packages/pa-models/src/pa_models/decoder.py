@@ -90,6 +90,15 @@ class LlamaDecoder:
         return StateManifest((group,))
 
     @property
+    def step_bytes(self) -> int:
+        """Bytes of the weights that every step reads, whatever its rows."""
+        config = self.model_config
+        heads = 2 * config.num_heads + 2 * config.kv_num_heads
+        layer = config.hidden_size * (heads * config.head_size + 3 * config.intermediate_size)
+        elements = config.num_layers * layer + config.vocab_size * config.hidden_size
+        return elements * self._embedding.element_size()
+
+    @property
     def attention_backends(self) -> Mapping[str, int]:
         """How many layer calls each attention backend has served since `bind`."""
         return {} if self._attention is None else dict(self._attention.calls)

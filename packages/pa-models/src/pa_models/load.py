@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from pa_spec import InputUnusable
 
+from pa_models.chat import Chat
 from pa_models.chat_template import ChatTemplate
 from pa_models.checkpoint import SafetensorsFolder, TensorSource, read_json
 from pa_models.decoder import LlamaDecoder
@@ -44,6 +45,13 @@ class LoadedModel:
     chat_template: ChatTemplate | None
     generation_defaults: GenerationDefaults
     name: str
+
+    @property
+    def chat(self) -> Chat:
+        """Conversations as tokens; InputUnusable when there is no chat template."""
+        if self.chat_template is None:
+            raise InputUnusable(self.name, "has no chat template", "prompts that are plain text")
+        return Chat(self.tokenizer, self.chat_template)
 
 
 def load_model(
