@@ -17,9 +17,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 from engine_cases import BusyEngine, busy_engine, run_to_end
+from malformed_plans import MALFORMED
 from pa_engine import invariants
 from pa_engine.events import REQUEST, empty_columns
 from pa_engine.step import check as step_check
+from pa_engine.step import plan_check
 from pa_scheduler import DecodeFirstPolicy
 from pa_spec import (
     Admission,
@@ -251,21 +253,24 @@ def test_a_step_without_corruption_is_sound() -> None:
 def test_every_check_of_the_contract_has_a_planted_corruption() -> None:
     scanned = {each.id for each in OURS.values() if each.scope is not CheckScope.STEP}
     stepped = {each.id for each in OURS.values() if each.scope is not CheckScope.ALL}
+    of_plans = {each.id for each in OURS.values() if each.id.startswith("plan.")}
 
     assert {planted.check_id for planted in IN_FULL_SCAN} == scanned
-    assert {planted.check_id for planted in BEFORE_PUBLICATION} == stepped
+    assert {planted.check_id for planted in BEFORE_PUBLICATION} == stepped - of_plans
+    assert {malformed.check_id for malformed in MALFORMED} >= of_plans
 
 
 @pytest.mark.parametrize(
-    ("module", "other"),
-    [(invariants, CheckScope.STEP), (step_check, CheckScope.ALL)],
+    ("modules", "other"),
+    [((invariants,), CheckScope.STEP), ((step_check, plan_check), CheckScope.ALL)],
     ids=["full scan", "step"],
 )
 def test_the_checks_in_the_code_are_those_of_the_contract(
-    module: ModuleType, other: CheckScope
+    modules: tuple[ModuleType, ...], other: CheckScope
 ) -> None:
-    tree = ast.parse(Path(str(module.__file__)).read_text("utf-8"))
-    strings = {each.value for each in ast.walk(tree) if isinstance(each, ast.Constant)}
+    trees = [ast.parse(Path(str(module.__file__)).read_text("utf-8")) for module in modules]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    strings = {each.value for each in nodes if isinstance(each, ast.Constant)}
     named = {each for each in strings if isinstance(each, str) and CHECK_ID.fullmatch(each)}
 
     assert named == {check.id for check in OURS.values() if check.scope is not other}
