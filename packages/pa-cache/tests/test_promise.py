@@ -97,6 +97,15 @@ def test_an_aborted_admission_promises_nothing() -> None:
     assert plan_one(cache, Row(-1, 1, sequence=5, limit=64)) == "selected"
 
 
+def test_what_a_live_reservation_promises_counts_already() -> None:
+    cache = cache_of(4)
+    reservation = cache.reserve(StepId(1), plan_of([Row(0, 9, tokens=5, is_new=True, limit=64)]))
+
+    assert plan_one(cache, Row(-1, 1, sequence=5, limit=16)) == "deferred"
+    reservation.discard()
+    assert plan_one(cache, Row(-1, 1, sequence=5, limit=16)) == "selected"
+
+
 @dataclass
 class Turn:
     resident: int
