@@ -20,8 +20,8 @@ from engine_cases import BusyEngine, busy_engine, run_to_end
 from malformed_plans import MALFORMED
 from pa_engine import invariants
 from pa_engine.events import REQUEST, empty_columns
+from pa_engine.step import answer_check, plan_check
 from pa_engine.step import check as step_check
-from pa_engine.step import plan_check
 from pa_scheduler import DecodeFirstPolicy
 from pa_spec import (
     Admission,
@@ -39,6 +39,7 @@ from pa_spec import (
     checks,
 )
 from pa_spec import invariants as invariants_of_contract
+from wrong_answers import WRONG_ANSWERS
 
 CHECK_ID = re.compile(r"[a-z]+\.[a-z_]+")
 OURS = {check.id: check for check in checks().values() if check.owner == "engine"}
@@ -253,16 +254,16 @@ def test_a_step_without_corruption_is_sound() -> None:
 def test_every_check_of_the_contract_has_a_planted_corruption() -> None:
     scanned = {each.id for each in OURS.values() if each.scope is not CheckScope.STEP}
     stepped = {each.id for each in OURS.values() if each.scope is not CheckScope.ALL}
-    of_plans = {each.id for each in OURS.values() if each.id.startswith("plan.")}
+    of_parts = {each for each in stepped if each.startswith(("plan.", "answers."))}
 
     assert {planted.check_id for planted in IN_FULL_SCAN} == scanned
-    assert {planted.check_id for planted in BEFORE_PUBLICATION} == stepped - of_plans
-    assert {malformed.check_id for malformed in MALFORMED} >= of_plans
+    assert {planted.check_id for planted in BEFORE_PUBLICATION} == stepped - of_parts
+    assert {each.check_id for each in (*MALFORMED, *WRONG_ANSWERS)} >= of_parts
 
 
 @pytest.mark.parametrize(
     ("modules", "other"),
-    [((invariants,), CheckScope.STEP), ((step_check, plan_check), CheckScope.ALL)],
+    [((invariants,), CheckScope.STEP), ((step_check, plan_check, answer_check), CheckScope.ALL)],
     ids=["full scan", "step"],
 )
 def test_the_checks_in_the_code_are_those_of_the_contract(

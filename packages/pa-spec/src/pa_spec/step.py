@@ -65,9 +65,9 @@ class StepWork:
 class SampledTokens:
     """What a step sampled, in the order of the plan's sampling rows.
 
-    token: [S] int32. faulty: [S] bool, rows whose logits held no finite maximum (their request
-    fails, the others commit), or None when none was. execution_ns: time that forward and sampling
-    took, which is not the engine's host time.
+    token: [S] int32, ids of the vocabulary, any one where faulty. faulty: [S] bool, rows whose
+    logits held no finite maximum (their request fails, the others commit), or None when none was.
+    execution_ns: time that forward and sampling took, which is not the engine's host time.
     """
 
     token: Int32Array

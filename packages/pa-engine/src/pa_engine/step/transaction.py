@@ -37,6 +37,7 @@ from pa_spec import (
 from pa_engine.core import EngineCore
 from pa_engine.events import engine_event
 from pa_engine.lifecycle import RequestLifecycle
+from pa_engine.step.answer_check import check_answers
 from pa_engine.step.check import check_step
 from pa_engine.step.checkpoint import take_checkpoint
 from pa_engine.step.failure import is_fatal, outcome_of
@@ -156,6 +157,8 @@ class StepTransaction(Generic[HandleT]):
         step.on_device = True
         sampled = self._executor.collect(step.handle, None)
         step.on_device = False
+        count = plan.num_rows if rows is None else len(rows)
+        _require_none(check_answers(sampled, count, core.decoder.vocab_size))
         step.execution_ns = sampled.execution_ns
         step.results = stage_results(core.residents, plan, step.checkpoint, rows, sampled)
 
@@ -202,12 +205,8 @@ class StepTransaction(Generic[HandleT]):
     ) -> None:
         """Raise InvariantViolation naming every check that failed (E81)."""
         assert step.checkpoint is not None
-        _require_none(
-            (
-                *check_step(self._core, step.plan, step.checkpoint, results),
-                *reservation.validate(),
-            )
-        )
+        ours = check_step(self._core, step.plan, step.checkpoint, results)
+        _require_none((*ours, *reservation.validate()))
 
     def _abort(self, step: InFlightStep[HandleT], error: BaseException) -> Outcome:
         """Undo a step and report what its failure means (E83 to E87)."""
