@@ -107,11 +107,12 @@ def test_qk_norm_over_the_whole_projection_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, "model.layers.0.self_attn.q_norm.weight", "[64]", "[16]")
 
 
-def test_integer_weights_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+def test_weights_that_need_scales_are_refused(tmp_path: Path, dtype: torch.dtype) -> None:
     write_checkpoint(tmp_path, tiny_config("llama"))
-    rewrite(tmp_path, {"model.norm.weight": torch.ones(32, dtype=torch.int8)})
+    rewrite(tmp_path, {"model.norm.weight": torch.ones(32).to(dtype)})
 
-    refused(tmp_path, "model.norm.weight", "int8", "float32")
+    refused(tmp_path, "model.norm.weight", str(dtype), "float32")
 
 
 def test_missing_shard_is_named(tmp_path: Path) -> None:

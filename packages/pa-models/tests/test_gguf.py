@@ -110,7 +110,7 @@ def test_chat_template_comes_from_the_metadata(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"tokenizer.ggml.model": "t5"}, ["tokenizer.ggml.model", "'t5'", "gpt2"]),
+        ({"tokenizer.ggml.model": "t5"}, ["tokenizer.ggml.model", "'t5'", "gpt2, llama"]),
         ({"tokenizer.ggml.pre": "tekken"}, ["tokenizer.ggml.pre", "'tekken'", "llama-bpe"]),
         ({"tokenizer.ggml.eos_token_id": 999}, ["eos_token_id", "999"]),
         ({"llama.expert_count": 8}, ["mixture of experts"]),

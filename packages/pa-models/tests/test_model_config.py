@@ -160,6 +160,7 @@ def test_windowed_layers_come_last() -> None:
         ({"head_dim": 20}, ["head_dim", "multiple of 8"]),
         ({"hidden_act": "gelu"}, ["hidden_act", "'gelu'", "silu"]),
         ({"rope_interleaved": True}, ["rope_interleaved"]),
+        ({"quantization_config": {"bits": 4}}, ["quantization_config", "GGUF"]),
         ({"rms_norm_eps": 0}, ["rms_norm_eps"]),
         ({"eos_token_id": [1, -2]}, ["eos_token_id", "[1, -2]"]),
         ({"tie_word_embeddings": 1}, ["tie_word_embeddings", "true or false"]),

@@ -45,7 +45,6 @@ class LlamaDecoder:
         self.model_config = config
         self._embedding = weights.embedding
         self._layers = tuple(_Layer(each, config.norm_epsilon) for each in weights.layers)
-        self._norms = tuple(QkNorm(each.query_norm, each.key_norm) for each in weights.layers)
         self._final_norm = _Norm(weights.final_norm, config.norm_epsilon)
         self._head = make_projection(weights.head)
         self._attention: PagedSelfAttention | None = None
@@ -105,7 +104,8 @@ class LlamaDecoder:
 
     def bind(self, state: DecoderState[Tensor]) -> None:
         """Take the cache tensors, [N, S, K, D] for each layer, before the first step."""
-        self._attention = PagedSelfAttention(self.model_config, self._norms, state, self.dtype)
+        norms = [layer.qk_norm for layer in self._layers]
+        self._attention = PagedSelfAttention(self.model_config, norms, state, self.dtype)
 
     @torch.inference_mode()
     def forward(self, inputs: StepInputs[Tensor]) -> Tensor:
@@ -144,6 +144,7 @@ class _Layer:
     """The projections of one layer around its attention."""
 
     def __init__(self, weights: LayerWeights, epsilon: float) -> None:
+        self.qk_norm = QkNorm(weights.query_norm, weights.key_norm)
         self._attention_norm = _Norm(weights.attention_norm, epsilon)
         self._qkv = make_projection(weights.qkv, weights.qkv_bias)
         self._output = make_projection(weights.output, weights.output_bias)

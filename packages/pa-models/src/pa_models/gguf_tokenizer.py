@@ -12,6 +12,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from pa_models.chat_template import ChatTemplate
 from pa_models.fields import Fields
+from pa_models.gguf_pieces import pieces_backend
 from pa_models.tokenizer import Tokenizer
 
 _CONTROL = 3
@@ -57,23 +58,33 @@ def read_gguf_tokenizer(metadata: Fields) -> Tokenizer:
     it and those that are.
     """
     model = metadata.text("tokenizer.ggml.model")
-    if model != "gpt2":
-        name = f"{metadata.name}: tokenizer.ggml.model"
-        raise InputUnusable(name, f"{model!r} is not supported", "gpt2")
+    tokens = metadata.texts("tokenizer.ggml.tokens")
+    match model:
+        case "gpt2":
+            backend = _bytes_backend(metadata, tokens)
+        case "llama":
+            backend = pieces_backend(metadata, tokens)
+        case _:
+            name = f"{metadata.name}: tokenizer.ggml.model"
+            raise InputUnusable(name, f"{model!r} is not supported", "gpt2, llama")
+    _add_tokens(metadata, backend, tokens)
+    bos = _token_text(metadata, tokens, "bos_token_id")
+    add_bos = metadata.flag("tokenizer.ggml.add_bos_token", default=model == "llama")
+    return Tokenizer(backend, metadata.name, bos_token=bos, add_bos=add_bos and bos is not None)
+
+
+def _bytes_backend(metadata: Fields, tokens: tuple[str, ...]) -> tokenizers.Tokenizer:
+    """Build a byte-level tokenizer, its words split as the named pre-tokenizer does."""
     pre = metadata.text("tokenizer.ggml.pre", "gpt-2")
     if pre not in _PRE_TOKENIZERS:
         name = f"{metadata.name}: tokenizer.ggml.pre"
         raise InputUnusable(name, f"{pre!r} is not supported", ", ".join(_PRE_TOKENIZERS))
-    tokens = metadata.texts("tokenizer.ggml.tokens")
     backend = tokenizers.Tokenizer(_byte_pairs(metadata, tokens, ignore_merges=pre == "llama-bpe"))
     if pre == "qwen2":
         backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = _PRE_TOKENIZERS[pre]()
     backend.decoder = decoders.ByteLevel()
-    _add_tokens(metadata, backend, tokens)
-    bos = _token_text(metadata, tokens, "bos_token_id")
-    add_bos = metadata.flag("tokenizer.ggml.add_bos_token", default=False)
-    return Tokenizer(backend, metadata.name, bos_token=bos, add_bos=add_bos and bos is not None)
+    return backend
 
 
 def read_gguf_chat_template(metadata: Fields) -> ChatTemplate | None:

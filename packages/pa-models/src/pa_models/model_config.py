@@ -145,6 +145,9 @@ def _check_sizes(config: Fields, heads: int, kv_heads: int, head_size: int) -> N
     activation = config.text("hidden_act", "silu")
     if activation not in ("silu", "swish"):
         raise InputUnusable(f"{config.name}.hidden_act", f"{activation!r}", "silu")
+    if "quantization_config" in config:
+        allowed = "unquantized weights, or a GGUF file"
+        raise InputUnusable(f"{config.name}.quantization_config", "is not supported", allowed)
     if config.flag("rope_interleaved", default=False):
         raise InputUnusable(f"{config.name}.rope_interleaved", "true", "false")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -12,6 +12,9 @@ from torch import Tensor
 
 from pa_models.checkpoint import TensorSource
 from pa_models.model_config import ModelConfig
+
+# Narrower types come with scales, which only their own formats explain.
+_STORED = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,14 @@ class LayerWeights:
 
 @dataclass(frozen=True, slots=True)
 class ModelWeights:
-    """All weights. head is the same tensor as embedding when they are tied."""
+    """All weights. head is the same tensor as embedding when they are tied.
+
+    layers: in order, to be gone through once: each is read when its turn comes, so that a decoder
+    that packs them never holds two copies of all.
+    """
 
     embedding: Tensor  # [V, hidden]
-    layers: tuple[LayerWeights, ...]
+    layers: Iterable[LayerWeights]
     final_norm: Tensor  # [hidden]
     head: Tensor  # [V, hidden]
 
@@ -52,7 +59,7 @@ def load_weights(
     dtype: torch.dtype,
     device: torch.device,
 ) -> ModelWeights:
-    """Read every weight, in `dtype` on `device`.
+    """Read the weights, in `dtype` on `device`; layers follow as they are asked for.
 
     Raises InputUnusable naming the tensor and both shapes when one is missing or misshapen.
     """
@@ -60,7 +67,7 @@ def load_weights(
     embedding, head = _embeddings(source, reader, config)
     return ModelWeights(
         embedding=embedding,
-        layers=tuple(
+        layers=(
             _layer(reader, config, f"model.layers.{index}.") for index in range(config.num_layers)
         ),
         final_norm=reader.tensor("model.norm.weight", (config.hidden_size,)),
@@ -128,7 +135,7 @@ class _Reader:
         if tuple(tensor.shape) != shape:
             problem = f"tensor {name} has shape {list(tensor.shape)}"
             raise InputUnusable(self._source.name, problem, f"shape {list(shape)}")
-        if not tensor.is_floating_point():
+        if tensor.dtype not in _STORED:
             problem = f"tensor {name} has element type {tensor.dtype}"
             raise InputUnusable(self._source.name, problem, "float32, bfloat16 or float16")
         return tensor.to(device=self._device, dtype=self._dtype).contiguous()
