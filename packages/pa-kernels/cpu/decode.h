@@ -39,6 +39,7 @@ template <typename T>
 struct TokenTile {
   const Work& work;
   const Tile& tile;
+  const Tile& next;  // tile after this one, to be fetched meanwhile
   int64_t kv_head;
   float* logits;  // [G, kTileKeys]
   float* copy;    // [kTileKeys, padded]
@@ -47,6 +48,19 @@ struct TokenTile {
     const CallShape& shape = *work.shape;
     return static_cast<const T*>(cache) +
            (slot * shape.kv_num_heads + kv_head) * shape.head_size;
+  }
+
+  // Fetches a part of the next tile: the parts of all heads and groups, in the order in which they
+  // are served, are one run through memory, which the processor's own prefetching follows.
+  __attribute__((always_inline)) void fetch_next(const void* cache, int group) const {
+    const CallShape& shape = *work.shape;
+    const int64_t part = kv_head * kTileGroups + group;
+    const int64_t slot = next.slot[part / shape.kv_num_heads];
+    if (slot < 0) return;
+    const int64_t elements = kGroupKeys * shape.head_size;
+    const T* from = static_cast<const T*>(cache) + slot * shape.kv_num_heads * shape.head_size +
+                    part % shape.kv_num_heads * elements;
+    fetch(from, elements * static_cast<int64_t>(sizeof(T)));
   }
 
   void add(const float* queries, const Accumulated& target) const {
@@ -68,7 +82,8 @@ struct TokenTile {
     const int64_t group_heads = shape.num_heads / shape.kv_num_heads;
     const int64_t padded = padded_head_size(shape);
     const int64_t stride = shape.kv_num_heads * shape.head_size;
-    for (int group = 0; group < tile.groups(); ++group) {
+    for (int group = 0; group < kTileGroups; ++group) {
+      fetch_next(work.buffers->key_cache, group);
       if (tile.slot[group] < 0) continue;  // masked by weigh_tile, whatever stands there
       const Matrix keys = rows_as_floats(cache_row(work.buffers->key_cache, tile.slot[group]),
                                          stride, kGroupKeys, shape, copy);
@@ -84,7 +99,8 @@ struct TokenTile {
     const CallShape& shape = *work.shape;
     const int64_t padded = padded_head_size(shape);
     const int64_t stride = shape.kv_num_heads * shape.head_size;
-    for (int group = 0; group < tile.groups(); ++group) {
+    for (int group = 0; group < kTileGroups; ++group) {
+      fetch_next(work.buffers->value_cache, group);
       if (tile.slot[group] < 0) continue;
       const int begin = tile.group_begin(group);
       const int64_t keys = tile.group_end(group) - begin;
@@ -111,11 +127,13 @@ void attend_token(const Work& work, const Segment& segment, KeyRange keys,
   float* logits = queries + rows * padded;
   float* copy = logits + group_heads * kTileKeys;
   load_queries<T>(work, segment, rows, queries);
-  for (int64_t first = keys.begin / kTileKeys * kTileKeys; first < keys.end; first += kTileKeys) {
-    const Tile tile = locate_tile(shape, table, first, keys);
+  Tile next = locate_tile(shape, table, keys.begin / kTileKeys * kTileKeys, keys);
+  while (next.end > 0) {
+    const Tile tile = next;
+    next = locate_tile(shape, table, tile.first + kTileKeys, keys);
     for (int64_t kv_head = segment.kv_head_begin; kv_head < segment.kv_head_end; ++kv_head) {
       const int64_t row = (kv_head - segment.kv_head_begin) * group_heads;
-      TokenTile<T>{work, tile, kv_head, logits, copy}.add(
+      TokenTile<T>{work, tile, next, kv_head, logits, copy}.add(
           queries + row * padded,
           {target.sums + row * padded, target.highest + row, target.total + row});
     }

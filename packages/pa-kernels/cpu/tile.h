@@ -12,7 +12,7 @@ inline int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
 
 struct Tile {
   int64_t first = 0;  // position of the tile's first key, a multiple of kGroupKeys
-  int begin = 0;      // wanted keys, counted from `first`
+  int begin = 0;      // wanted keys, counted from `first`; none beyond the last tile
   int end = 0;
   int64_t slot[kTileGroups] = {};  // slot of each group's first key; -1 = nothing to read there
 
@@ -28,10 +28,11 @@ inline Tile locate_tile(const CallShape& shape, const int32_t* table, int64_t fi
                         KeyRange wanted) {
   Tile tile;
   tile.first = first;
+  for (int64_t& slot : tile.slot) slot = -1;
+  if (first >= wanted.end) return tile;
   tile.begin = static_cast<int>(greater(wanted.begin - first, 0));
   tile.end = static_cast<int>(smaller(wanted.end - first, kTileKeys));
   for (int group = 0; group < kTileGroups; ++group) {
-    tile.slot[group] = -1;
     if (group * kGroupKeys >= tile.end || (group + 1) * kGroupKeys <= tile.begin) continue;
     const int64_t position = first + group * kGroupKeys;
     const int64_t block_id = table[position / shape.block_size];
@@ -39,6 +40,14 @@ inline Tile locate_tile(const CallShape& shape, const int32_t* table, int64_t fi
     tile.slot[group] = block_id * shape.block_size + position % shape.block_size;
   }
   return tile;
+}
+
+// Asks for memory that is needed soon. Inlined always: GCC takes a function that does nothing but
+// prefetch for one without effect, and drops its calls.
+__attribute__((always_inline)) inline void fetch(const void* from, int64_t bytes) {
+  constexpr int64_t kLineBytes = 64;
+  const char* first = static_cast<const char*>(from);
+  for (int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(first + i, 0, 2);
 }
 
 // Loads kLanes elements of which only the first `count` exist.
@@ -55,9 +64,11 @@ template <typename T>
 inline void copy_rows(const T* from, int64_t stride, int64_t rows, int64_t size, int64_t padded,
                       float* to) {
   for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t c = 0; c < padded; c += kLanes) {
-      store(load_some(from + row * stride + c, size - c), to + row * padded + c);
-    }
+    int64_t c = 0;
+    for (; c + kLanes <= size; c += kLanes) store(load(from + c), to + c);
+    for (; c < padded; c += kLanes) store(load_some(from + c, size - c), to + c);
+    from += stride;
+    to += padded;
   }
 }
 
