@@ -44,7 +44,7 @@ observers: tuple[StepObserver, ...] = (CallRecorder(), FailAt(1, FaultKind.ABORT
 
 
 def compose(decoder: Decoder[Tensor], cache: StepCache, policy: SchedulerPolicy) -> None:
-    engine = Engine(TorchExecutor(decoder, "cpu"), EngineConfig(), cache=cache, policy=policy)
+    engine = Engine(TorchExecutor(decoder), EngineConfig(), cache=cache, policy=policy)
     engine.close()
 
 

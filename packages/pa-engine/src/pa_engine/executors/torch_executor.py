@@ -41,15 +41,14 @@ class LaunchedStep:
 class TorchExecutor:
     """Packs a step, runs a decoder once, samples every row together.
 
-    decoder: any pa_spec.Decoder on torch tensors. device: where its tensors are.
+    decoder: any pa_spec.Decoder on torch tensors; its configuration says on which device.
 
     Raises ContractViolation when the decoder was written to an incompatible contract.
     """
 
-    def __init__(self, decoder: Decoder[Tensor], device: str = "cpu") -> None:
+    def __init__(self, decoder: Decoder[Tensor]) -> None:
         require_contract("decoder", decoder)
         self._decoder = decoder
-        self._device = device
         self._packer: StepPacker | None = None
 
     @property
