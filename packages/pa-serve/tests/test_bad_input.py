@@ -36,7 +36,7 @@ OPTION_ERRORS = [
     (("--output", "/"), "--output /: is a folder"),
     (("--output", "/missing/out.jsonl"), "folder does not exist"),
     (("--stats", "/"), "--stats /: is a folder"),
-    (("--stats", "/tmp/a", "--output", "/tmp/a"), "is the same file as"),
+    (("--stats", "same.json", "--output", "same.json"), "is the same file as"),
     (("--input", "/a", "--input", "/b"), "given twice"),
 ]
 

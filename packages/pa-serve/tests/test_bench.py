@@ -126,7 +126,7 @@ def test_a_peer_that_is_missing_is_named_before_the_model_is_loaded(
     ran = pa("bench", "throughput", "--model", "/none", "--peer", "transformers")
 
     assert ran.status == 2
-    assert ran.said("--peer transformers", "pip install transformers")
+    assert ran.said("--peer transformers", "pip install transformers accelerate")
 
 
 def test_a_peer_does_the_same_work_and_the_faster_element_types_are_compared(

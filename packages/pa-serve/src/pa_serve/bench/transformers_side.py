@@ -21,9 +21,12 @@ class TransformersSide:
 
     def __init__(self, path: Path, dtype: torch.dtype) -> None:
         self._library = import_transformers()
-        self._model: Any = self._library.AutoModelForCausalLM.from_pretrained(
-            str(path if path.is_dir() else path.parent), dtype=dtype, **self._options(path)
-        ).eval()
+        folder = str(path if path.is_dir() else path.parent)
+        load = self._library.AutoModelForCausalLM.from_pretrained
+        try:
+            self._model: Any = load(folder, dtype=dtype, **self._options(path)).eval()
+        except ImportError as error:  # it reads GGUF files with the help of further packages
+            raise _missing(error) from error
 
     def _options(self, path: Path) -> dict[str, object]:
         """Return what makes plain dense weights of a file that quantizes them, as ours are."""
@@ -60,10 +63,13 @@ def import_transformers() -> Any:
     try:
         library = importlib.import_module("transformers")
     except ImportError as error:
-        raise InputUnusable(
-            "--peer transformers", f"cannot be imported ({error})", "pip install transformers"
-        ) from error
+        raise _missing(error) from error
     logging: Any = importlib.import_module("transformers.utils.logging")
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     return library
+
+
+def _missing(error: ImportError) -> InputUnusable:
+    allowed = "pip install transformers accelerate"
+    return InputUnusable("--peer transformers", f"cannot be imported ({error})", allowed)
