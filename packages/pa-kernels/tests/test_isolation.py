@@ -16,7 +16,7 @@ def run(problem: PagedProblem, backend: str) -> torch.Tensor:
     return prepare(problem.signature, backend).run(problem.inputs).output
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_unused_slots_may_hold_nan(host_backend: str, seed: int) -> None:
     problem = random_paged_problem(seed)
     assert problem.inputs.key_cache.isnan().any()

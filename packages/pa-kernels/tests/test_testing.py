@@ -100,7 +100,7 @@ def test_a_nan_where_none_belongs_is_found() -> None:
         expect_close(torch.tensor([torch.nan]), torch.zeros(1))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS[:24])
 def test_every_host_backend_is_within_tolerance_of_the_oracle(host_backend: str, seed: int) -> None:
     dtype = (torch.float32, torch.bfloat16)[seed % 2]
     problem = random_paged_problem(seed, random_options(seed, dtype))

@@ -30,7 +30,8 @@ def sample_tokens(logits: Tensor, batch: SamplingBatch) -> tuple[Tensor, Tensor 
 
     Raises InputUnusable for a column that another one needs, or of another length than S.
     """
-    with torch.no_grad():
+    # Tensors of an inference context may be overwritten in such a context only.
+    with torch.inference_mode() if logits.is_inference() else torch.no_grad():
         return _sample(logits, batch)
 
 
