@@ -66,7 +66,7 @@ def test_the_input_and_the_model_are_never_written_over(
     source = write_lines([{"prompt": "a"}])
     before = source.read_bytes()
 
-    for target in (source, Path(model)):
+    for target in (source, Path(model), Path(model) / "config.json"):
         ran = pa("generate", "--model", model, "--input", source, "--output", target)
         assert ran.status == 2
         assert ran.said("--output")

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from pa_spec import EngineFailed, PagedAttentionError
 
-from pa_serve.argument import OneLineParser
 from pa_serve.exit_status import ExitStatus, complain
 
 _BROKEN_PIPE = 141
@@ -27,11 +26,6 @@ class Subcommand(Protocol):
 
     def run(self, arguments: argparse.Namespace) -> ExitStatus:
         """Do what the parsed arguments ask for."""
-
-
-def command_parser(program: str, description: str | None, epilog: str = "") -> OneLineParser:
-    """Return the parser of a command that runs by itself, such as `python -m pa_serve.demo`."""
-    return OneLineParser(prog=program, description=description, epilog=epilog, allow_abbrev=False)
 
 
 def run_command(

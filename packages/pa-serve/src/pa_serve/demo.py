@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from pa_spec import EngineConfig
 
-from pa_serve.command import command_parser, run_command
+from pa_serve.argument import OneLineParser
+from pa_serve.command import run_command
 from pa_serve.demo_prompts import DEMO_PROMPTS
 from pa_serve.exit_status import ExitStatus, complain
 from pa_serve.prompt_line import read_option
@@ -84,7 +85,7 @@ def _broken_promise(report: RunReport, *, batched: bool) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo by itself: `python -m pa_serve.demo`."""
-    parser = command_parser(PROGRAM, DESCRIPTION)
+    parser = OneLineParser(prog=PROGRAM, description=DESCRIPTION, allow_abbrev=False)
     add_options(parser)
     try:
         parsed = parser.parse_args(arguments)

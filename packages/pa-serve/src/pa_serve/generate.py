@@ -141,6 +141,10 @@ def _what_happened(outcome: RunOutcome, place: Path | None) -> str:
     return f"{outcome.first_error} ({outcome.num_errors} of {total} prompts have an error){kept}"
 
 
+def _files_of_model(model: Path) -> tuple[Path, ...]:
+    return (model, *model.iterdir()) if model.is_dir() else (model,)
+
+
 def read_job(arguments: argparse.Namespace) -> GenerateJob:
     """Check the arguments and the files that they name; raises InputUnusable."""
     serving = read_serving_options(arguments)
@@ -148,7 +152,7 @@ def read_job(arguments: argparse.Namespace) -> GenerateJob:
         raise InputUnusable("--prompt, --input", "none given", "at least one of them")
     prompts = tuple(read_option(index, text) for index, text in enumerate(arguments.prompt))
     total: int | None = len(prompts)
-    taken: tuple[Path, ...] = (Path(arguments.model),)
+    taken = _files_of_model(Path(arguments.model))
     if arguments.input is not None:
         num_lines = count_lines(arguments.input)
         total = None if num_lines is None else len(prompts) + num_lines

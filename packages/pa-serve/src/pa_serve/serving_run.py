@@ -73,8 +73,8 @@ class ServingRun:
     ) -> RunOutcome:
         """Serve until the lines end, the engine fails or a signal comes; see RunOutcome.
 
-        Whatever is finished has reached the sink when this returns. When it raises, because the
-        input or the sink did, the sink has everything that came before in order.
+        Whatever is finished has reached the sink when this returns, and also when it raises
+        because the input, or a second signal, did.
         """
         # Twice the rows of a step: an ended turn's place never waits for the next prompt.
         max_submitted = 2 * self._options.config.max_batch_size
@@ -84,15 +84,17 @@ class ServingRun:
         outcome, order = RunOutcome(), InputOrder()
         start = time.perf_counter()
         with Interruption() as interruption, progress:
-            for result in server.serve(lines, lambda: bool(interruption)):
-                outcome.add(result)
-                progress.add_answer()
-                for due in order.add(result):
+            try:
+                for result in server.serve(lines, lambda: bool(interruption)):
+                    outcome.add(result)
+                    progress.add_answer()
+                    for due in order.add(result):
+                        with progress.out_of_the_way():
+                            sink.write(due)
+            finally:
+                for late in order.rest():
                     with progress.out_of_the_way():
-                        sink.write(due)
-            for late in order.rest():
-                with progress.out_of_the_way():
-                    sink.write(late)
+                        sink.write(late)
         self._seconds = time.perf_counter() - start
         outcome.signal = interruption.status
         outcome.failure = "" if server.failure is None else str(server.failure)
