@@ -30,7 +30,6 @@ def plain_choice(logits: list[float], row: dict[str, Any]) -> int:
         return order[0]
     weight = [math.exp((each - logits[order[0]]) / temperature) for each in logits]
     top_k, top_p = row.get("top_k", 0), row.get("top_p", 1.0)
-    is_limited = 0 < top_k < len(logits) or top_p < 1
     kept = order[:top_k] if top_k else order
     if top_p < 1:
         wanted, mass = top_p * math.fsum(weight[token] for token in kept), 0.0
@@ -39,7 +38,7 @@ def plain_choice(logits: list[float], row: dict[str, Any]) -> int:
             if mass >= wanted:
                 kept = kept[:count]
                 break
-    kept = kept if is_limited else sorted(kept)
+    kept = kept if 0 < top_k < len(logits) or top_p < 1 else sorted(kept)
     target, mass = row["uniform"] * math.fsum(weight[token] for token in kept), 0.0
     for token in kept:
         mass += weight[token]
