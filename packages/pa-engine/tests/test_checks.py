@@ -202,6 +202,13 @@ def _plan_another_count(busy: BusyEngine, plan: StepPlan) -> None:
     plan.tokens[0] += 1
 
 
+def _shift(field: str) -> Callable[[BusyEngine, StepPlan], None]:
+    def corrupt(busy: BusyEngine, plan: StepPlan) -> None:
+        object.__setattr__(plan, field, getattr(plan, field) + 1)
+
+    return corrupt
+
+
 BEFORE_PUBLICATION = (
     PlantedInStep("boundary.agreement", _in_step("committed_tokens", 3), "has 3 .* cache 4"),
     PlantedInStep("counters.generated", _in_step("turn_generated", 1), "1 generated .* with 2"),
@@ -213,6 +220,14 @@ BEFORE_PUBLICATION = (
     ),
     PlantedInStep("limits.session", _in_step("session_limit", 5), "of 6 tokens, .* ends at 5"),
     PlantedInStep("limits.turn", _in_step("turn_limit", 2), "3 generated tokens, .* ends at 2"),
+    PlantedInStep("step.logits", _shift("logits_rows"), r"tokens \[1\], .* from \[0\]"),
+    PlantedInStep(
+        "step.offset",
+        _shift("packed_offset"),
+        "from token 1, .* end at 0",
+        frozenset({"step.logits"}),
+    ),
+    PlantedInStep("step.total", _shift("total_tokens"), "3 packed .* the rows have 2"),
     PlantedInStep("mirror.position", _in_step("sequence_tokens", 6), "of 6 tokens, .* for 5"),
     PlantedInStep(
         "step.row_identity", _in_step("request", 50), "to request 50, the plan has request 0"

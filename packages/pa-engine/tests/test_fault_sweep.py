@@ -12,6 +12,7 @@ from functools import cache
 
 import pytest
 from pa_engine import EngineSnapshot, EventBatch
+from pa_engine.snapshot import RowSnapshot
 from pa_engine.testing import CallRecorder, FailAt, FailingExecutor, FaultyCall, fault_error
 from pa_spec import (
     EngineFailed,
@@ -241,11 +242,11 @@ def check_fatal(
         assert not workload.engine.check_all()
 
 
-def without_state(row: tuple[int, object]) -> tuple[int, object]:
+def without_state(row: tuple[int, RowSnapshot]) -> tuple[int, RowSnapshot]:
     """Drop what failing a turn changes: the state column."""
     index, snapshot = row
-    columns = tuple((k, v) for k, v in snapshot.columns if k != "state")  # type: ignore[attr-defined]
-    return index, replace(snapshot, columns=columns)  # type: ignore[type-var]
+    columns = tuple((name, value) for name, value in snapshot.columns if name != "state")
+    return index, replace(snapshot, columns=columns)
 
 
 def check_cell(workload: Workload, outcome: Outcome | None, phase: Phase) -> None:

@@ -64,7 +64,8 @@ class EngineCore:
 
     session_limit: ceiling of every request's sequence. columns: most block-table columns.
     stepping is true while a step runs: nothing may be called from inside one (an observer, an
-    executor). failure is the stored error after a fatal step (E37, E88).
+    executor). failure is the stored error after a fatal step (E37, E88), last_abort what the
+    newest step that was undone and may be retried raised.
     """
 
     cache: StepCache
@@ -78,6 +79,7 @@ class EngineCore:
     statistics: StatisticsRecorder = field(default_factory=StatisticsRecorder)
     owner: int = field(default_factory=threading.get_ident)
     failure: EngineFailed | None = None
+    last_abort: BaseException | None = None
     stepping: bool = False
     closed: bool = False
     last_step: int = 0

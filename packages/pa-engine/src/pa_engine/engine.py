@@ -154,6 +154,14 @@ class Engine(Generic[HandleT]):
         self._lifecycle.reclaim()
         return bool(len(core.queue)) or (core.failure is None and core.has_work())
 
+    @property
+    def last_abort(self) -> BaseException | None:
+        """What the newest step raised that was undone and may be retried, None before any.
+
+        Events carry a code only; this says why.
+        """
+        return self._core.last_abort
+
     def statistics(self) -> EngineStatistics:
         """Return counts and times since the engine was made."""
         core = self._core

@@ -51,7 +51,9 @@ class UploadBuffer:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._on_cuda = device.type == "cuda"
-        self._copied = torch.cuda.Event() if self._on_cuda else None  # type: ignore[no-untyped-call]
+        self._copied: torch.cuda.Event | None = None
+        if self._on_cuda:
+            self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._allocate(_FIRST_INTEGERS)
 
     def _allocate(self, size: int) -> None:

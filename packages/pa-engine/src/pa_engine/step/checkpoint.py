@@ -43,6 +43,6 @@ def take_checkpoint(columns: ResidentColumns, rows: Int32Array) -> Checkpoint:
     )
 
 
-def same(left: Int64Array, right: Int64Array) -> bool:
+def same(left: Int32Array | Int64Array, right: Int32Array | Int64Array) -> bool:
     """Whether two integer arrays are equal; bytes compare in a fraction of an array's `all`."""
     return left.tobytes() == right.tobytes()

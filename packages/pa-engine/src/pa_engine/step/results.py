@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pa_spec import (
@@ -20,7 +20,7 @@ from pa_spec import (
 
 from pa_engine.events import CODE, FLAGS, GENERATED, NUM_COLUMNS, PROMPT, REASON, REQUEST, TURN
 from pa_engine.events import TOKEN as TOKEN_COLUMN
-from pa_engine.residents import ResidentTable
+from pa_engine.residents import ResidentColumns, ResidentTable
 from pa_engine.step.checkpoint import Checkpoint
 
 
@@ -78,23 +78,12 @@ def stage_results(
     at_session_limit = sequence >= columns.session_limit[resident]
     ended = ~appended | at_turn_limit | at_session_limit
     finished = np.flatnonzero(ended)
-    events = np.zeros((NUM_COLUMNS, len(resident)), np.int64)
-    events[TOKEN_COLUMN] = token
-    events[REQUEST] = request
-    events[TURN] = columns.turn_id[resident]
-    events[FLAGS] = int(EventFlags.TOKEN)
     reason = None
     if len(finished):
         reason = _reasons(is_eos, at_turn_limit, at_session_limit)
         if sampled.faulty is not None:
             reason[sampled.faulty] = int(FinishReason.FAILED)
-            events[CODE, sampled.faulty] = int(ErrorCode.REQUEST_EXECUTION_FAILURE)
-        events[PROMPT, finished] = columns.turn_prompt[resident[finished]]
-        events[GENERATED, finished] = generated[finished]
-        _mark_finished(events, appended, finished, reason)
-    if (rank[1:] < rank[:-1]).any():
-        events = events[:, np.argsort(rank, kind="stable")]
-    return StepResults(
+    results = StepResults(
         resident=resident,
         token=token,
         position=before,
@@ -105,8 +94,25 @@ def stage_results(
         num_appended=int(np.count_nonzero(appended)),
         finished=finished,
         reason=reason,
-        events=events,
+        events=np.zeros((NUM_COLUMNS, len(resident)), np.int64),
     )
+    _fill_events(results, residents.columns, request)
+    if (rank[1:] < rank[:-1]).any():
+        return replace(results, events=results.events[:, np.argsort(rank, kind="stable")])
+    return results
+
+
+def _fill_events(results: StepResults, columns: ResidentColumns, request: Int64Array) -> None:
+    events, resident = results.events, results.resident
+    events[TOKEN_COLUMN] = results.token
+    events[REQUEST] = request
+    events[TURN] = columns.turn_id[resident]
+    events[FLAGS] = int(EventFlags.TOKEN)
+    if results.reason is not None:
+        finished = results.finished
+        events[PROMPT, finished] = columns.turn_prompt[resident[finished]]
+        events[GENERATED, finished] = results.turn_generated[finished]
+        _mark_finished(events, results.appended, finished, results.reason)
 
 
 def _ends_sequence(eos: Int32Array, resident: Int32Array, token: Int32Array) -> BoolArray:
@@ -136,7 +142,9 @@ def _mark_finished(
     ended_by = reason[finished]
     flags = np.where(appended[finished], int(EventFlags.TOKEN), 0)
     flags |= int(EventFlags.TURN_FINISHED)
-    flags[ended_by == int(FinishReason.FAILED)] |= int(EventFlags.FAILED)
+    failed = ended_by == int(FinishReason.FAILED)
+    flags[failed] |= int(EventFlags.FAILED)
+    events[CODE, finished[failed]] = int(ErrorCode.REQUEST_EXECUTION_FAILURE)
     events[FLAGS, finished] = flags
     events[REASON, finished] = ended_by
     events[TOKEN_COLUMN, finished[~appended[finished]]] = NO_TOKEN

@@ -24,7 +24,6 @@ from pa_spec import (
     ModelExecutor,
     Outcome,
     Phase,
-    RequestState,
     SchedulerPolicy,
     StepId,
     StepObserver,
@@ -40,6 +39,7 @@ from pa_engine.lifecycle import RequestLifecycle
 from pa_engine.step.answer_check import check_answers
 from pa_engine.step.check import check_step
 from pa_engine.step.checkpoint import take_checkpoint
+from pa_engine.step.fail_stop import stop_engine
 from pa_engine.step.failure import is_fatal, outcome_of
 from pa_engine.step.in_flight import HandleT, InFlightStep
 from pa_engine.step.plan_check import check_admissions, check_refusals
@@ -226,6 +226,7 @@ class StepTransaction(Generic[HandleT]):
             flags, code = EventFlags.CAPACITY_BLOCKED, ErrorCode.EXECUTION_CAPACITY_EXCEEDED
         else:
             flags, code = EventFlags.RETRYABLE, ErrorCode.RETRYABLE_EXECUTION
+        self._core.last_abort = error
         self._core.queue.append(engine_event(flags, code))
         return outcome
 
@@ -259,26 +260,7 @@ class StepTransaction(Generic[HandleT]):
         return self._fail(outcome, error, ended)
 
     def _fail(self, outcome: Outcome, error: BaseException, ended: Sequence[int] = ()) -> Outcome:
-        """Stop for good: store the error, fail every turn that waits or runs (E88)."""
-        core = self._core
-        if isinstance(error, EngineFailed):
-            failure = error
-        else:
-            failure = EngineFailed(f"{outcome.value}: {type(error).__name__}: {error}")
-            failure.__cause__ = error
-        core.failure = failure
-        contract = outcome is Outcome.EXECUTION_CONTRACT_FAILURE
-        code = ErrorCode.ENGINE_CONTRACT_FAILURE if contract else ErrorCode.ENGINE_EXECUTION_FAILURE
-        affected = [
-            record
-            for record in core.registry.records.values()
-            if self._lifecycle.state_of(record) in (RequestState.ASSIGNED, RequestState.ACTIVE)
-            or record.request_id in ended
-        ]
-        for record in affected:
-            core.queue.append(self._lifecycle.end_turn(record, FinishReason.FAILED, code))
-        if not affected:
-            core.queue.append(engine_event(EventFlags.FAILED, code))
+        stop_engine(self._core, self._lifecycle, outcome, error, ended)
         if not isinstance(error, Exception):
             raise error
         return outcome

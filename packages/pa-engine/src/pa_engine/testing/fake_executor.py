@@ -41,6 +41,7 @@ class FakeStep:
 
 
 @final
+@dataclass(kw_only=True)
 class FakeExecutor:
     """Answers every sampling row with `next_token` of its sequence, vocabulary and salt.
 
@@ -49,20 +50,18 @@ class FakeExecutor:
     rows instead.
     """
 
-    def __init__(  # noqa: PLR0913 (a double: every field has its default)
-        self,
-        *,
-        num_blocks: int,
-        block_size: int = 16,
-        vocab_size: int = 97,
-        context_length: int = 4096,
-        eos_token_ids: tuple[int, ...] = (),
-        faulty_tokens: tuple[int, ...] = (),
-    ) -> None:
+    num_blocks: int
+    block_size: int = 16
+    vocab_size: int = 97
+    context_length: int = 4096
+    eos_token_ids: tuple[int, ...] = ()
+    faulty_tokens: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
         self.manifest = StateManifest(())
-        self.config = DecoderConfig(vocab_size, context_length, eos_token_ids)
-        self.faulty_tokens = faulty_tokens
-        self.cells: Int32Array = np.full((num_blocks, block_size), _UNWRITTEN, np.int32)
+        self.config = DecoderConfig(self.vocab_size, self.context_length, self.eos_token_ids)
+        shape = (self.num_blocks, self.block_size)
+        self.cells: Int32Array = np.full(shape, _UNWRITTEN, np.int32)
         """[N, S] the id last written into each slot."""
         self._packer: StepPacker | None = None
 
