@@ -61,18 +61,17 @@ def stage_results(
     """
     columns = residents.columns
     resident, request, rank = plan.resident, plan.request, plan.rank
+    before, output = checkpoint.sequence_tokens, checkpoint.turn_generated
+    draws = checkpoint.draws
     if rows is not None:
         resident, request, rank = resident[rows], request[rows], rank[rows]
+        before, output, draws = before[rows], output[rows], draws[rows]
     token = sampled.token
-    before, draws = checkpoint.sequence_tokens, checkpoint.draws
-    generated_before = checkpoint.turn_generated
-    if rows is not None:
-        before, draws, generated_before = before[rows], draws[rows], generated_before[rows]
     is_eos = _ends_sequence(residents.eos, resident, token)
     appended = ~is_eos
     if sampled.faulty is not None:
         appended &= ~sampled.faulty
-    generated = generated_before + appended
+    generated = output + appended
     sequence = before + appended
     at_turn_limit = generated >= columns.turn_limit[resident]
     at_session_limit = sequence >= columns.session_limit[resident]
