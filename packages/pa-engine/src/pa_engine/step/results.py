@@ -79,9 +79,7 @@ def stage_results(
     finished = np.flatnonzero(ended)
     reason = None
     if len(finished):
-        reason = _reasons(is_eos, at_turn_limit, at_session_limit)
-        if sampled.faulty is not None:
-            reason[sampled.faulty] = int(FinishReason.FAILED)
+        reason = _reasons(is_eos, at_turn_limit, at_session_limit, sampled.faulty)
     results = StepResults(
         resident=resident,
         token=token,
@@ -126,12 +124,17 @@ def _ends_sequence(eos: Int32Array, resident: Int32Array, token: Int32Array) -> 
 
 
 def _reasons(
-    is_eos: BoolArray, at_turn_limit: BoolArray, at_session_limit: BoolArray
+    is_eos: BoolArray,
+    at_turn_limit: BoolArray,
+    at_session_limit: BoolArray,
+    faulty: BoolArray | None,
 ) -> Int64Array:
     reason = np.zeros(len(is_eos), np.int64)
     reason[at_session_limit] = int(FinishReason.MAX_SESSION_TOKENS)
     reason[at_turn_limit] = int(FinishReason.MAX_GENERATED_TOKENS)
     reason[is_eos] = int(FinishReason.EOS)
+    if faulty is not None:
+        reason[faulty] = int(FinishReason.FAILED)
     return reason
 
 
