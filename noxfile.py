@@ -167,6 +167,8 @@ def tests(session: Session, package: str) -> None:
         run_integration(session)
         return
     install(session, [package], *test_requirements(package))
+    if package == "pa-models":
+        install_model(session)  # its tests read a real checkpoint
     run_tests(session, f"packages/{package}/tests")
 
 
