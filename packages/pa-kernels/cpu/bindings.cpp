@@ -68,6 +68,12 @@ class PreparedCall {
   const pa::Kernels* kernels_;
 };
 
+const pa::Kernels& unit_named(const std::string& name) {
+  const pa::Kernels* kernels = pa::find_kernels(name, pa::Dtype::kFloat32);
+  if (kernels == nullptr) throw py::value_error("no such instruction-set unit here: " + name);
+  return *kernels;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_cpu, module) {
@@ -107,4 +113,10 @@ PYBIND11_MODULE(_cpu, module) {
       .def("run", &PreparedCall::run)
       .def_property_readonly("unit", &PreparedCall::unit);
   module.def("available_units", &pa::available_units);
+  module.def("map_exp2", [](const std::string& unit, uintptr_t from, uintptr_t to, int64_t count) {
+    unit_named(unit).map_exp2(pointer<const float>(from), pointer<float>(to), count);
+  });
+  module.def("map_tanh", [](const std::string& unit, uintptr_t from, uintptr_t to, int64_t count) {
+    unit_named(unit).map_tanh(pointer<const float>(from), pointer<float>(to), count);
+  });
 }

@@ -61,6 +61,9 @@ struct Kernels {
   // Joins the splits of a segment and writes the output.
   void (*merge)(const Work&, const Segment&, float* scratch);
   int64_t (*scratch_floats)(const CallShape&, int64_t rows);
+  // to[i] = f(from[i]); for tests of their accuracy.
+  void (*map_exp2)(const float* from, float* to, int64_t count);
+  void (*map_tanh)(const float* from, float* to, int64_t count);
 };
 
 // Rows of scratch and partials are padded to the widest vector.

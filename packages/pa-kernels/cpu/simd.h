@@ -144,5 +144,15 @@ inline Vec tanh(Vec x) {
   return size < broadcast(0.625F) ? small : (x < zero ? -large : large);
 }
 
+inline float tanh(float x) { return tanh(broadcast(x))[0]; }
+
+void map_exp2(const float* from, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = exp2(from[i]);
+}
+
+void map_tanh(const float* from, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = tanh(from[i]);
+}
+
 }  // namespace
 }  // namespace pa
