@@ -90,7 +90,7 @@ def test_a_damaged_pip_is_refused(
 ) -> None:
     monkeypatch.setitem(WHEELS, "pip-26.1-py3-none-any.whl", b"nwe")
 
-    with pytest.raises(SystemExit, match="pip-26.1-py3-none-any.whl is damaged"):
+    with pytest.raises(SystemExit, match=r"pip-26\.1-py3-none-any\.whl is damaged"):
         script.download_pip(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
