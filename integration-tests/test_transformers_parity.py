@@ -8,7 +8,6 @@ where transformers' own two best logits are closer than NEAR_TIE, and then it is
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -97,10 +96,8 @@ def oracle() -> Oracle:
 
 
 @pytest.fixture(scope="module")
-def expected(
-    oracle: Oracle, loaded: LoadedModel, prompts: list[list[int]]
-) -> Iterator[list[list[int]]]:
-    yield [oracle.generate(prompt, loaded.decoder.config.eos_token_ids) for prompt in prompts]
+def expected(oracle: Oracle, loaded: LoadedModel, prompts: list[list[int]]) -> list[list[int]]:
+    return [oracle.generate(prompt, loaded.decoder.config.eos_token_ids) for prompt in prompts]
 
 
 def generate(loaded: LoadedModel, prompts: list[list[int]], way: Way) -> list[list[int]]:
