@@ -36,12 +36,19 @@ class TinyDecoder:
     Every input of every step is kept in `seen`; `before` is called first in each `forward`.
     """
 
-    def __init__(self, *, chosen_rows: bool = True, positions: bool = False) -> None:
+    def __init__(
+        self, *, chosen_rows: bool = True, positions: bool = False, device: str = "cpu"
+    ) -> None:
         self.manifest = StateManifest((_GROUP,))
         self.config = DecoderConfig(
-            VOCABULARY, CONTEXT, logits_for_chosen_rows=chosen_rows, wants_positions=positions
+            VOCABULARY,
+            CONTEXT,
+            logits_for_chosen_rows=chosen_rows,
+            wants_positions=positions,
+            device=device,
         )
-        self.weights = _weights()
+        embedding, place, output = _weights()
+        self.weights = (embedding.to(device), place.to(device), output.to(device))
         self.seen: list[StepInputs[Tensor]] = []
         self.errors: list[Exception | None] = []
         self.broken_token = -1
@@ -73,9 +80,9 @@ class TinyDecoder:
     def _row(self, ids: Tensor, past: int, table: Tensor) -> Tensor:
         embedding, place, output = self.weights
         total = past + len(ids)
-        position = torch.arange(past, total)
+        position = torch.arange(past, total, device=ids.device)
         query = embedding[ids] + place[position]  # [tokens, D]
-        every = torch.arange(total)
+        every = torch.arange(total, device=ids.device)
         block, offset = table[every // self.block_size].long(), every % self.block_size
         assert self.layer.value is not None
         self.layer.key[block[past:], offset[past:], 0] = query
