@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import gc
 import sys
+from argparse import Namespace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from command_runs import Runner
 from pa_engine import __version__ as engine_version
+from pa_models.testing import tiny_config, write_checkpoint
 from pa_serve.bench.calibration import calibrate_ns
+from pa_serve.bench.load import Load, Timing
+from pa_serve.bench.throughput import measure
 from pa_serve.bench.workload import HostCase, Workload
 
 
@@ -96,7 +101,10 @@ def test_the_calibration_loop_takes_time() -> None:
     assert 10 < calibrate_ns() < 1e6
 
 
-def test_throughput_gives_exactly_the_tokens_asked_for(pa: Runner, model: str) -> None:
+def test_throughput_gives_exactly_the_tokens_asked_for(pa: Runner, tmp_path: Path) -> None:
+    # Whatever this model says first ends its text.
+    model = tmp_path / "ends"
+    write_checkpoint(model, tiny_config("llama", eos_token_id=list(range(300))))
     arguments = ("--n", "1,3", "--prompt-tokens", 20, "--output-tokens", 5, "--rounds", 1)
 
     ran = pa("bench", "throughput", "--model", model, *arguments, "--json")
@@ -116,6 +124,27 @@ def test_throughput_gives_exactly_the_tokens_asked_for(pa: Runner, model: str) -
         spent = each["time_to_first_token_s"] + 4 * each["time_per_token_s"]
         assert 0 < spent <= each["seconds"] * 1.0001
         assert 0 < each["host_share"] < 1
+
+
+class Stopwatch:
+    """A side whose runs take the times that it is given; the first, of the warm-up, is none."""
+
+    def __init__(self, name: str, seconds: list[float]) -> None:
+        self.name = name
+        self._seconds = iter([99.0, *seconds])
+
+    def run(self, load: Load) -> Timing:
+        return Timing(next(self._seconds))
+
+
+def test_the_best_round_of_each_side_counts() -> None:
+    arguments = Namespace(n=(2,), prompt_tokens=(8,), output_tokens=(10,), rounds=3)
+    sides = [Stopwatch("ours", [4.0, 2.0, 3.0]), Stopwatch("theirs", [5.0, 6.0, 7.0])]
+
+    ours, theirs = measure(arguments, "float32", sides)
+
+    assert (ours.engine, ours.seconds, ours.output_tokens_per_s) == ("ours", 2.0, 10.0)
+    assert (theirs.engine, theirs.seconds, theirs.output_tokens_per_s) == ("theirs", 5.0, 4.0)
 
 
 def test_a_peer_that_is_missing_is_named_before_the_model_is_loaded(

@@ -52,12 +52,36 @@ def test_the_demo_answers_all_prompts_together_and_shows_one_table(
     assert ran.err.startswith("8 answers, 384 tokens in ")
 
 
-def test_a_run_whose_prompts_were_not_together_is_reported(pa: Runner, model: str) -> None:
-    # All but the shortest prompt exceed this model's context: rows are too few.
+def test_prompts_that_could_not_run_together_are_reported(pa: Runner, roomy_model: str) -> None:
+    # 83 blocks hold the longest prompt, or a few of the others: fewer than four rows on average.
+    ran = pa("demo", "--model", roomy_model, "--num-blocks", 83, "--min-new-tokens", 48)
+
+    assert ran.status == 1
+    assert "> The capital of France is\n" in ran.out
+    assert "mean rows a step: " in ran.err.splitlines()[-1]
+    assert "at least 4" in ran.err.splitlines()[-1]
+
+
+def test_an_oracle_that_ran_is_reported(
+    pa: Runner, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backends = property(lambda _: ("cpu", "reference"))
+    monkeypatch.setattr("pa_serve.served_model.ServedModel.attention_backends", backends)
+
+    ran = pa("demo", "--model", model, "--prompt", "a", "--max-new-tokens", 2)
+
+    assert ran.status == 1
+    assert "the oracle 'reference' ran" in ran.err.splitlines()[-1]
+
+
+def test_a_built_in_prompt_that_is_too_long_for_the_model_is_reported(
+    pa: Runner, model: str
+) -> None:
     ran = pa("demo", "--model", model)
 
     assert ran.status == 2
-    assert "--prompt 4" in ran.err.splitlines()[-1] or "tokens" in ran.err.splitlines()[-1]
+    assert "--prompt 7: tokens" in ran.err.splitlines()[-1]
+    assert "> The capital of France is\n" in ran.out
 
 
 def test_own_prompts_take_the_place_of_the_built_in_ones(pa: Runner, model: str) -> None:

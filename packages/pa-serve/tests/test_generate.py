@@ -88,6 +88,19 @@ def test_a_pool_of_one_block_serves_what_fits_and_says_what_does_not(
     assert "text" in third
 
 
+def test_answers_that_would_outgrow_the_pool_together_run_one_after_the_other(
+    pa: Runner, model: str, write_lines: Write
+) -> None:
+    # Each needs both blocks in the end; both prompts would fit at once.
+    line = {"prompt": "q" * 14, "max_new_tokens": 18, "ignore_eos": True}
+    source = write_lines([line, line, line])
+
+    ran = pa("generate", "--model", model, "--input", source, "--num-blocks", 2)
+
+    assert ran.status == 0
+    assert [len(record["token_ids"]) for record in ran.records] == [18, 18, 18]
+
+
 def test_bad_lines_carry_their_error_and_the_good_ones_results_are_not_lost(
     pa: Runner, model: str, tmp_path: Path, write_lines: Write, read: Read
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,12 +55,33 @@ def test_results_reach_their_file_while_the_bar_is_on_the_terminal(
     assert b"token_ids" not in shown
 
 
-def test_results_on_the_same_terminal_are_whole_lines(command: list[str]) -> None:
+def test_results_on_the_same_terminal_are_whole_lines_and_the_bar_leaves_none(
+    command: list[str],
+) -> None:
     status, shown = run_on_terminal(command, None)
 
     assert status == 0
-    lines = [line for line in shown.decode().split("\r\n") if '"index"' in line]
-    # The bar is erased before a result is printed: after the last escape comes the plain line.
-    results = [records_of(line[line.index('{"index"') :])[0] for line in lines]
-    assert [result["index"] for result in results] == [0, 1, 2]
     assert b"answers" in shown
+    left = [line for line in screen_after(shown.decode()) if line.strip()]
+    assert [record["index"] for record in records_of("\n".join(left))] == [0, 1, 2]
+
+
+def screen_after(stream: str) -> list[str]:
+    """Return the lines that a terminal of any width shows once it has seen the stream."""
+    lines, row, column = [""], 0, 0
+    for piece in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", stream):
+        if piece == "\r":
+            column = 0
+        elif piece == "\n":
+            row += 1
+            lines += [""] * (row + 1 - len(lines))
+        elif piece.startswith("\x1b"):
+            if piece.endswith("K"):
+                lines[row] = ""
+            elif piece.endswith("A"):
+                row -= int(piece[2:-1] or 1)
+        else:
+            kept = lines[row].ljust(column)
+            lines[row] = kept[:column] + piece + kept[column + len(piece) :]
+            column += len(piece)
+    return lines

@@ -81,6 +81,25 @@ def test_a_full_disk_is_said_in_one_line_and_keeps_whole_lines() -> None:
     file.keep()
 
 
+def test_a_line_that_the_disk_took_half_of_is_not_kept(tmp_path: Path) -> None:
+    script = (
+        "import pathlib, resource, sys; from pa_serve.result_file import ResultFile\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))\n"
+        "file = ResultFile(pathlib.Path(sys.argv[1])); file.write('12345')\n"
+        "try: file.write('123456789')\n"
+        "except Exception as error: print(error)\n"
+        "file.keep()"
+    )
+    target = tmp_path / "out.jsonl"
+
+    ran = subprocess.run(
+        [sys.executable, "-c", script, target], capture_output=True, text=True, check=True
+    )
+
+    assert "File too large" in ran.stdout
+    assert target.read_text() == "12345\n"
+
+
 def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "out.jsonl"

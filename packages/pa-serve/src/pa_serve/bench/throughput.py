@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> ExitStatus:
     figures: list[ThroughputFigure] = []
     for dtype in arguments.dtype:
         sides = _sides(arguments, ELEMENT_TYPES[dtype])
-        for figure in _measure(arguments, dtype, sides):
+        for figure in measure(arguments, dtype, sides):
             figures.append(figure)
             _print(figure, as_json=arguments.json)
     if arguments.peer is not None:
@@ -117,9 +117,10 @@ def _sides(arguments: argparse.Namespace, element_type: ElementType) -> list[Sid
     return sides
 
 
-def _measure(
+def measure(
     arguments: argparse.Namespace, dtype: str, sides: Sequence[Side]
 ) -> Iterator[ThroughputFigure]:
+    """Run every load of the arguments on every side, in turns, and yield the best of each."""
     import torch
 
     from pa_serve.bench.load import Load
