@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 from documents import (
+    RECORDS,
     SET_UP,
     SHELL,
     TESTED_ELSEWHERE,
@@ -21,6 +22,7 @@ from documents import (
     installed_by,
     run_by_sessions,
     run_here,
+    script_of,
     sessions_in,
 )
 from import_rules import ARROWS, siblings_of
@@ -60,6 +62,13 @@ def test_the_commands_of_a_document_run_one_after_another(document: str, tmp_pat
             result = run(["bash", "-euo", "pipefail", "-c", run_here(block)], tmp_path)
 
             assert result.returncode == 0, f"{block}: {result.stderr}"
+
+
+def test_the_scripts_in_a_record_of_runs_by_hand_exist(root: Path) -> None:
+    for block in SHELL_BLOCKS:
+        if block.document in RECORDS:
+            named = re.findall(r"\b(?:packages|kernels-cuda|docs)/[\w./-]+", script_of(block))
+            assert all((root / each).exists() for each in named), str(block)
 
 
 def test_sessions_that_the_documents_name_are_run_by_the_release_check(root: Path) -> None:
