@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pa_engine import EventBatch, GeneratorParams, RequestOptions
 from pa_engine.residents import ResidentTable, TurnStart
-from pa_engine.step.checkpoint import take_checkpoint
+from pa_engine.step.checkpoint import Checkpoint, take_checkpoint
 from pa_engine.step.results import StepResults, stage_results
 from pa_engine.testing import FakeExecutor, expected_tokens
 from pa_spec import (
@@ -19,8 +19,10 @@ from pa_spec import (
     ErrorCode,
     EventFlags,
     FinishReason,
+    IndexArray,
     RequestId,
     SampledTokens,
+    StepPlan,
 )
 from step_plans import Row, step_plan
 
@@ -93,7 +95,7 @@ def _staged(cases: list[Case], table: ResidentTable | None = None) -> StepResult
     plan = step_plan(rows)
     table = table or _table(cases)
     checkpoint = take_checkpoint(table.columns, plan.resident)
-    return stage_results(table, plan, checkpoint, plan.sampling_rows(), sampled)
+    return stage_results(table, plan, checkpoint, sampling_residents(plan, checkpoint), sampled)
 
 
 _CASES = st.builds(
@@ -167,10 +169,10 @@ def test_a_row_in_the_middle_of_its_prompt_has_no_result() -> None:
 
     rows, table = plan.sampling_rows(), _table(cases)
     sampled = SampledTokens(np.array([OTHER, EOS], np.int32))
-    checkpoint = take_checkpoint(table.columns, plan.resident)
-    results = stage_results(table, plan, checkpoint, rows, sampled)
-
     assert rows is not None
+    checkpoint = take_checkpoint(table.columns, plan.resident)
+    results = stage_results(table, plan, checkpoint, checkpoint.rows[rows], sampled)
+
     assert rows.tolist() == [0, 2]
     assert results.resident.tolist() == [0, 2]
     assert results.appended.tolist() == [True, False]
@@ -228,3 +230,8 @@ def test_the_nearer_limit_ends_the_turn_and_the_turns_own_wins_a_tie(
 
     assert (len(tokens_of(events, request)), events[-1].finish_reason) == expected
     assert events[-1].usage == (2, expected[0], 0)
+
+
+def sampling_residents(plan: StepPlan, checkpoint: Checkpoint) -> IndexArray:
+    chosen = plan.sampling_rows()
+    return checkpoint.rows if chosen is None else checkpoint.rows[chosen]

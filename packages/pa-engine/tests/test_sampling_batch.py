@@ -19,6 +19,7 @@ from pa_spec import (
     DecoderState,
     EngineConfig,
     EventFlags,
+    IndexArray,
     Int32Array,
     RequestId,
     SampledTokens,
@@ -49,8 +50,8 @@ def _table(*turns: tuple[GeneratorParams, list[int], tuple[int, ...]]) -> Reside
     return table
 
 
-def _rows(*rows: int) -> Int32Array:
-    return np.array(rows, np.int32)
+def _rows(*rows: int) -> IndexArray:
+    return np.array(rows, np.intp)
 
 
 def _pairs(row: Int32Array | None, token: Int32Array | None) -> list[tuple[int, int]]:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from pa_spec import ContractViolation, IndexArray, Int32Array, Int64Array, StepPlan, TableDelta
+from pa_spec import (
+    ContractViolation,
+    IndexArray,
+    Int32Array,
+    Int64Array,
+    StepPlan,
+    TableDelta,
+    any_true,
+)
 
 from pa_cache.block_table import BlockTables, spread
 from pa_cache.state import CacheState
@@ -106,7 +114,7 @@ def project(tables: BlockTables, gone: Claim, live: list[Claim]) -> None:
 
 def _promises(state: CacheState, plan: StepPlan, blocks_after: Int64Array) -> Int64Array | None:
     # A turn begins with a prefill (E26), and its promise stays the same until it ends.
-    if plan.limit_tokens is None or not np.count_nonzero(plan.is_prefill):
+    if plan.limit_tokens is None or not any_true(plan.is_prefill):
         return None
     promised: Int64Array = np.maximum(state.geometry.blocks_for(plan.limit_tokens), blocks_after)
     return promised

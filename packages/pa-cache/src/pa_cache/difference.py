@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pa_spec import IndexArray, Int32Array
+from pa_spec import BoolArray, IndexArray, Int32Array, any_true, same
 
 
-def first_true(values: NDArray[Any]) -> int | None:
-    """Return the first index at which values, one-dimensional, are not zero; None if nowhere."""
-    if not np.count_nonzero(values):
-        return None
-    return int((values != 0).argmax())
+def first_true(mask: BoolArray) -> int | None:
+    """Return the first index at which a one-dimensional mask is true, None if nowhere."""
+    return int(mask.argmax()) if any_true(mask) else None
 
 
 def first_difference(left: NDArray[Any], right: NDArray[Any]) -> int | None:
@@ -21,6 +19,8 @@ def first_difference(left: NDArray[Any], right: NDArray[Any]) -> int | None:
 
     Arrays of different lengths differ where the shorter one ends, if not before.
     """
+    if same(left, right):
+        return None
     if len(left) != len(right):
         shorter = min(len(left), len(right))
         at = first_difference(left[:shorter], right[:shorter])

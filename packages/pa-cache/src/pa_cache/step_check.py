@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pa_spec import Int64Array, StepPlan, Violation
+from pa_spec import Int64Array, StepPlan, Violation, any_true
 
 from pa_cache.block_table import NOBODY, spread
 from pa_cache.claim import Claim, grown_places
@@ -179,7 +179,7 @@ def _check_reserved(cache: CacheState, claim: Claim, growth: int) -> list[Violat
     if (at := first_repeat(ids, cache.block_mark)) is not None:
         found.append(violation("reserved.unique", block_id=ids[at]))
     count = pool.reference_count.take(ids)
-    if (at := first_true(count)) is not None:
+    if (at := first_true(count != 0)) is not None:
         found.append(violation("reserved.empty", block_id=ids[at], count=count[at]))
     return found
 
@@ -223,7 +223,7 @@ def _check_written(cache: CacheState, claim: Claim, plan: StepPlan) -> list[Viol
     row, column = claim.rows, plan.past_tokens >> shift
     # Most rows write into one block; a chunk of a prompt spans several of those it owns.
     spans = np.minimum(((plan.target_tokens - 1) >> shift) + 1, claim.blocks_before) - column
-    if np.count_nonzero(spans > 1):
+    if any_true(spans > 1):
         row, column = spread(row, column, np.maximum(spans, 0))
         owned = np.ones(len(row), np.bool_)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from pa_spec import BoolArray, Int32Array, Int64Array, Violation, checks
+from pa_spec import BoolArray, IndexArray, Int32Array, Int64Array, Violation, checks
 
 
 def violation(check_id: str, **found: object) -> Violation:
@@ -14,7 +14,10 @@ def violation(check_id: str, **found: object) -> Violation:
 
 
 def each_violation(
-    check_id: str, broken: BoolArray, resident: Int32Array, **found: Int64Array | Int32Array
+    check_id: str,
+    broken: BoolArray,
+    resident: Int32Array | IndexArray,
+    **found: Int64Array | Int32Array,
 ) -> Iterator[Violation]:
     """Yield a report for each broken row; broken, resident and every found: [n]."""
     for row in np.flatnonzero(broken).tolist():

@@ -14,6 +14,7 @@ import numpy as np
 from pa_spec import (
     BoolArray,
     Float32Array,
+    IndexArray,
     Int32Array,
     Int64Array,
     RequestId,
@@ -96,6 +97,17 @@ class TurnStart:
         return limit - 1
 
 
+@dataclass(frozen=True, slots=True)
+class _ViewBase:
+    """What a view holds that only changes with a turn: rows twice, as index and as numbers."""
+
+    rows: IndexArray
+    resident: Int32Array
+    request: Int64Array
+    prompt_tokens: Int64Array
+    limit_tokens: Int64Array
+
+
 class ResidentTable:
     """The columns, the token mirror, and the views that planning takes of them."""
 
@@ -119,8 +131,7 @@ class ResidentTable:
         self.token_on_device: BoolArray = np.zeros(size, np.bool_)
         """Whether the device holds the row's last token; a rollback or a new turn clears it."""
         self._admissions = 0
-        self._executable: Int32Array | None = None
-        self._view_base: tuple[Int64Array, Int64Array, Int64Array] | None = None
+        self._base: _ViewBase | None = None
 
     def view(self) -> ResidentView:
         """Return the executable residents in residency order (E41).
@@ -128,27 +139,30 @@ class ResidentTable:
         What only changes with a turn is gathered once and kept until a turn or a row changes.
         """
         columns = self.columns
-        if self._executable is None or self._view_base is None:
-            state = columns.state
-            runs = (state == RequestState.ACTIVE) | (state == RequestState.ASSIGNED)
-            rows = np.flatnonzero(runs)
-            rows = rows[np.argsort(columns.admitted[rows], kind="stable")]
-            self._executable = rows.astype(np.int32)
-            self._view_base = (
-                columns.request[rows],
-                columns.prompt_tokens[rows],
-                columns.limit_tokens[rows],
-            )
-        rows32 = self._executable
-        request, prompt, limit = self._view_base
+        base = self._base or self._gather_base()
         return ResidentView(
-            rows32,
-            request,
-            columns.committed_tokens[rows32],
-            columns.sequence_tokens[rows32],
-            prompt,
-            limit,
+            base.resident,
+            base.request,
+            columns.committed_tokens[base.rows],
+            columns.sequence_tokens[base.rows],
+            base.prompt_tokens,
+            base.limit_tokens,
         )
+
+    def _gather_base(self) -> _ViewBase:
+        columns = self.columns
+        state = columns.state
+        runs = (state == RequestState.ACTIVE) | (state == RequestState.ASSIGNED)
+        rows = np.flatnonzero(runs)
+        rows = rows[np.argsort(columns.admitted[rows], kind="stable")]
+        self._base = _ViewBase(
+            rows,
+            rows.astype(np.int32),
+            columns.request[rows],
+            columns.prompt_tokens[rows],
+            columns.limit_tokens[rows],
+        )
+        return self._base
 
     def free_rows(self) -> Int32Array:
         """Return the rows that nobody owns, lowest first."""
@@ -156,7 +170,7 @@ class ResidentTable:
 
     def changed(self) -> None:
         """Note that the set of executable rows, or one of their turns, is another."""
-        self._executable = None
+        self._base = None
 
     def ensure_capacity(self, tokens: int) -> None:
         """Grow the mirror by doubling until a row can hold so many tokens."""

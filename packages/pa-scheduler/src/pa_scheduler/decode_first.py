@@ -16,6 +16,7 @@ from pa_spec import (
     StepLimits,
     StepPlan,
     WaitingView,
+    any_true,
 )
 
 from pa_scheduler.packing import (
@@ -52,7 +53,7 @@ class DecodeFirstPolicy:
     def order(self, residents: ResidentView, waiting: WaitingView) -> Candidates:
         """Put decodes first, then resident prefills, then waiting requests (E41, E42)."""
         is_prefill = residents.committed_tokens < residents.prompt_tokens
-        if not len(waiting.request) and not is_prefill.any():
+        if not len(waiting.request) and not any_true(is_prefill):
             return Candidates(
                 residents.resident,
                 residents.request,
@@ -97,7 +98,7 @@ class DecodeFirstPolicy:
                 "E43", "admission.selected", f"at most {max_rows} rows", f"{num_rows}"
             )
         chosen = _choose(candidates, admission)
-        if chosen.draft_tokens is None and not chosen.is_prefill.any():
+        if chosen.draft_tokens is None and not any_true(chosen.is_prefill):
             layout = layout_of_single_tokens(num_rows)
         else:
             layout = self._layout_of_grants(chosen, limits)

@@ -14,6 +14,9 @@ from pa_spec.arrays import (
     RequestId,
     StepId,
     TurnId,
+    all_true,
+    any_true,
+    same,
 )
 from pa_spec.config import EngineConfig
 from pa_spec.contract import (
@@ -193,6 +196,8 @@ __all__ = [
     "Violation",
     "WaitingView",
     "__version__",
+    "all_true",
+    "any_true",
     "check",
     "check_contract_version",
     "check_lengths",
@@ -212,6 +217,7 @@ __all__ = [
     "request_states",
     "request_transitions",
     "rules",
+    "same",
     "settings",
     "state_bindings",
     "state_group_kinds",

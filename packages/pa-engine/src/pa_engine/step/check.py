@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-from pa_spec import StepPlan, Violation
+from pa_spec import StepPlan, Violation, all_true, same
 
 from pa_engine.core import EngineCore
 from pa_engine.report import each_violation, violation
-from pa_engine.step.checkpoint import Checkpoint, same
+from pa_engine.step.checkpoint import Checkpoint
 from pa_engine.step.results import StepResults
 
 
@@ -22,16 +22,16 @@ def check_step(
     core: EngineCore, plan: StepPlan, checkpoint: Checkpoint, results: StepResults
 ) -> Sequence[Violation]:
     """Check the touched rows against the plan; independent of committed context (E81)."""
-    columns, rows = core.residents.columns, plan.resident
+    columns, rows = core.residents.columns, checkpoint.rows
     sampled = results.resident
     sound = (
-        checkpoint.holds(columns, rows)
+        checkpoint.holds(columns)
         and same(columns.request[rows], plan.request)
         and same(checkpoint.committed_tokens, plan.past_tokens)
         and same(plan.past_tokens + plan.tokens, plan.target_tokens)
         and _layout_holds(plan, checkpoint)
-        and bool((results.sequence_tokens <= columns.session_limit[sampled]).all())
-        and bool((results.turn_generated <= columns.turn_limit[sampled]).all())
+        and all_true(results.sequence_tokens <= columns.session_limit[sampled])
+        and all_true(results.turn_generated <= columns.turn_limit[sampled])
     )
     return () if sound else tuple(_explain_step(core, plan, checkpoint, results))
 
@@ -50,7 +50,7 @@ def _layout_holds(plan: StepPlan, checkpoint: Checkpoint) -> bool:
         return at_end and same(plan.logits_rows, last)
     left = checkpoint.sequence_tokens - plan.target_tokens
     return (
-        bool((left >= 0).all())
+        all_true(left >= 0)
         and same(np.flatnonzero(left == 0).astype(np.int32), rows)
         and same(plan.logits_rows, last[rows])
     )
@@ -59,7 +59,7 @@ def _layout_holds(plan: StepPlan, checkpoint: Checkpoint) -> bool:
 def _explain_step(
     core: EngineCore, plan: StepPlan, checkpoint: Checkpoint, results: StepResults
 ) -> Iterator[Violation]:
-    columns, rows, sampled = core.residents.columns, plan.resident, results.resident
+    columns, rows, sampled = core.residents.columns, checkpoint.rows, results.resident
     owner, committed = columns.request[rows], columns.committed_tokens[rows]
     sequence, draws = columns.sequence_tokens[rows], columns.draws[rows]
     generated, before = columns.turn_generated[rows], checkpoint.turn_generated

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from pa_spec import FinishReason, Phase, RequestState, StepPlan, StepReservation
+from pa_spec import FinishReason, Phase, RequestState, StepReservation, any_true
 
 from pa_engine.core import EngineCore
+from pa_engine.step.in_flight import HandleT, InFlightStep
 from pa_engine.step.results import StepResults
 
 
 def publish(
     core: EngineCore,
-    plan: StepPlan,
+    step: InFlightStep[HandleT],
     results: StepResults,
     reservation: StepReservation,
     enter: Callable[[Phase], None],
@@ -29,7 +30,7 @@ def publish(
     # No fixed state yet: the banks flip here, between occupancy and bookkeeping (E77).
     enter(Phase.PUBLISH_BANKS)
     enter(Phase.PUBLISH_BOOKKEEPING)
-    _publish_bookkeeping(core, plan, results)
+    _publish_bookkeeping(core, step, results)
     enter(Phase.PUBLISH_EVENTS)
     core.queue.append(results.events)
 
@@ -47,17 +48,20 @@ def _publish_search(core: EngineCore, results: StepResults) -> None:
     columns.draws[rows] = results.draws
 
 
-def _publish_bookkeeping(core: EngineCore, plan: StepPlan, results: StepResults) -> None:
+def _publish_bookkeeping(
+    core: EngineCore, step: InFlightStep[HandleT], results: StepResults
+) -> None:
     """Advance counters and states; objects are touched only for who came or finished (E80)."""
-    residents, rows = core.residents, plan.resident
+    assert step.checkpoint is not None
+    residents, plan, rows = core.residents, step.plan, step.checkpoint.rows
     columns = residents.columns
     columns.committed_tokens[rows] = plan.target_tokens
     columns.turn_generated[results.resident] = results.turn_generated
     columns.state[rows] = int(RequestState.ACTIVE)
     residents.token_on_device[results.resident] = results.appended
-    if plan.is_new.any():
+    if any_true(plan.is_new):
         new = np.flatnonzero(plan.is_new)
-        residents.admit(rows[new])
+        residents.admit(plan.resident[new])
         core.waiting.remove(plan.request[new])
         for row, request_id in zip(rows[new].tolist(), plan.request[new].tolist(), strict=True):
             core.registry.records[request_id].admit(row)
@@ -72,7 +76,9 @@ def _finish(core: EngineCore, results: StepResults) -> None:
     columns.state[finished] = int(RequestState.TURN_COMPLETE)
     core.residents.changed()
     # What was reserved beyond the committed tokens is free for others (the request stays, E17).
-    core.cache.release(finished, core.step_in_flight, columns.committed_tokens[finished])
+    core.cache.release(
+        finished.astype(np.int32), core.step_in_flight, columns.committed_tokens[finished]
+    )
     reasons = results.reason[results.finished].tolist()
     for request_id, reason in zip(columns.request[finished].tolist(), reasons, strict=True):
         core.registry.records[request_id].finish_reason = FinishReason(reason)

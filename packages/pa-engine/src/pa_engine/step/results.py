@@ -16,6 +16,7 @@ from pa_spec import (
     Int64Array,
     SampledTokens,
     StepPlan,
+    any_true,
 )
 
 from pa_engine.events import CODE, FLAGS, GENERATED, NUM_COLUMNS, PROMPT, REASON, REQUEST, TURN
@@ -34,7 +35,7 @@ class StepResults:
     or None when none ends. events: [9, s] columns in the policy's order (E39).
     """
 
-    resident: Int32Array
+    resident: IndexArray
     token: Int32Array
     position: Int64Array
     sequence_tokens: Int64Array
@@ -51,21 +52,21 @@ def stage_results(
     residents: ResidentTable,
     plan: StepPlan,
     checkpoint: Checkpoint,
-    rows: Int32Array | None,
+    resident: IndexArray,
     sampled: SampledTokens,
 ) -> StepResults:
     """Apply the stop conditions and build the step's events; changes nothing (E14, E16).
 
-    rows: [s] indices of the plan's sampling rows, None for all. Precedence: a faulty row, then
-    EOS, then the turn's limit, then the session's.
+    resident: [s] the rows that sample. Precedence: a faulty row, then EOS, then the turn's limit,
+    then the session's.
     """
     columns = residents.columns
-    resident, request, rank = plan.resident, plan.request, plan.rank
+    request, rank, draws = plan.request, plan.rank, checkpoint.draws
     before, output = checkpoint.sequence_tokens, checkpoint.turn_generated
-    draws = checkpoint.draws
-    if rows is not None:
-        resident, request, rank = resident[rows], request[rows], rank[rows]
-        before, output, draws = before[rows], output[rows], draws[rows]
+    chosen = plan.sampling_rows()
+    if chosen is not None:
+        request, rank, draws = request[chosen], rank[chosen], draws[chosen]
+        before, output = before[chosen], output[chosen]
     token = sampled.token
     is_eos = _ends_sequence(residents.eos, resident, token)
     appended = ~is_eos
@@ -94,7 +95,7 @@ def stage_results(
         events=np.zeros((NUM_COLUMNS, len(resident)), np.int64),
     )
     _fill_events(results, residents.columns, request)
-    if (rank[1:] < rank[:-1]).any():
+    if any_true(rank[1:] < rank[:-1]):
         return replace(results, events=results.events[:, np.argsort(rank, kind="stable")])
     return results
 
@@ -112,7 +113,7 @@ def _fill_events(results: StepResults, columns: ResidentColumns, request: Int64A
         _mark_finished(events, results.appended, finished, results.reason)
 
 
-def _ends_sequence(eos: Int32Array, resident: Int32Array, token: Int32Array) -> BoolArray:
+def _ends_sequence(eos: Int32Array, resident: IndexArray, token: Int32Array) -> BoolArray:
     """Return [s] whether the token is one of its row's end-of-sequence ids.
 
     eos: [R, ids of a turn]. A loop over the few ids beats one comparison in two dimensions.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from pa_kernels import uniform_from_counter
-from pa_spec import Float64Array, IndexArray, Int32Array, SamplingBatch
+from pa_spec import Float64Array, IndexArray, Int32Array, SamplingBatch, all_true
 
 from pa_engine.residents import ResidentTable
 
@@ -17,14 +17,14 @@ _PLAIN = SamplingBatch()
 _NONE: Int32Array = np.zeros(0, np.int32)
 
 
-def sampling_batch(residents: ResidentTable, rows: Int32Array) -> SamplingBatch:
+def sampling_batch(residents: ResidentTable, rows: IndexArray) -> SamplingBatch:
     """Return how the step's sampling rows choose their tokens.
 
     rows: [s] residents in the order in which they sample. A batch in which every row is plain
     greedy costs one look.
     """
     sampling = residents.sampling
-    if sampling.is_plain[rows].all():
+    if all_true(sampling.is_plain[rows]):
         return _PLAIN
     temperature = sampling.temperature[rows]
     draws_any = bool((temperature > 0).any())
@@ -44,13 +44,13 @@ def sampling_batch(residents: ResidentTable, rows: Int32Array) -> SamplingBatch:
     )
 
 
-def _uniform(residents: ResidentTable, rows: Int32Array) -> Float64Array:
+def _uniform(residents: ResidentTable, rows: IndexArray) -> Float64Array:
     columns = residents.columns
     return uniform_from_counter(columns.seed[rows], columns.sample_index[rows], columns.draws[rows])
 
 
 def _histories(
-    residents: ResidentTable, rows: Int32Array, chosen: IndexArray
+    residents: ResidentTable, rows: IndexArray, chosen: IndexArray
 ) -> tuple[Int32Array, Int32Array]:
     lengths = residents.columns.sequence_tokens[rows[chosen]]
     tokens = [residents.tokens[rows[i], :n] for i, n in zip(chosen, lengths, strict=True)]
@@ -58,7 +58,7 @@ def _histories(
     return owner, np.concatenate(tokens) if tokens else _NONE
 
 
-def _banned(residents: ResidentTable, rows: Int32Array) -> tuple[Int32Array, Int32Array]:
+def _banned(residents: ResidentTable, rows: IndexArray) -> tuple[Int32Array, Int32Array]:
     columns, sampling = residents.columns, residents.sampling
     owners: list[Int32Array] = []
     tokens: list[Int32Array] = []

@@ -31,6 +31,7 @@ from pa_spec import (
     StepReservation,
     StepWork,
     Violation,
+    any_true,
 )
 
 from pa_engine.core import EngineCore
@@ -141,14 +142,15 @@ class StepTransaction(Generic[HandleT]):
         self._enter(step, Phase.CHECKPOINT)
         self._stage_admissions(step)
         step.checkpoint = take_checkpoint(core.residents.columns, plan.resident)
-        rows = plan.sampling_rows()
+        rows, chosen = step.checkpoint.rows, plan.sampling_rows()
+        sampling = rows if chosen is None else rows[chosen]
         self._enter(step, Phase.LAUNCH)
         work = StepWork(
             step.step_id,
             plan,
-            host_ids(core.residents, plan),
+            host_ids(core.residents, plan, rows),
             step.reservation.table,
-            sampling_batch(core.residents, plan.resident if rows is None else plan.resident[rows]),
+            sampling_batch(core.residents, sampling),
         )
         step.on_device = True
         step.handle = self._executor.launch(work)
@@ -157,16 +159,15 @@ class StepTransaction(Generic[HandleT]):
         step.on_device = True
         sampled = self._executor.collect(step.handle, None)
         step.on_device = False
-        count = plan.num_rows if rows is None else len(rows)
-        _require_none(check_answers(sampled, count, core.decoder.vocab_size))
+        _require_none(check_answers(sampled, len(sampling), core.decoder.vocab_size))
         step.execution_ns = sampled.execution_ns
-        step.results = stage_results(core.residents, plan, step.checkpoint, rows, sampled)
+        step.results = stage_results(core.residents, plan, step.checkpoint, sampling, sampled)
 
     def _stage_admissions(self, step: InFlightStep[HandleT]) -> None:
         """Write newly admitted requests into their free rows, invisible until publication."""
         core, plan = self._core, step.plan
         residents = core.residents
-        if plan.is_new.any():
+        if any_true(plan.is_new):
             _require_none(check_admissions(core, plan))
             new = np.flatnonzero(plan.is_new)
             step.staged = plan.resident[new]
@@ -194,7 +195,7 @@ class StepTransaction(Generic[HandleT]):
         usage, statistics = core.cache.usage, core.statistics
         statistics.peak_blocks_used = max(statistics.peak_blocks_used, usage.total - usage.free)
         try:
-            publish(core, step.plan, results, reservation, lambda p: self._enter(step, p))
+            publish(core, step, results, reservation, lambda p: self._enter(step, p))
         except BaseException as error:  # noqa: BLE001 (whatever it is, the step is undone)
             return self._fail_for(step, error)
         core.cache.end_step(step.step_id)
