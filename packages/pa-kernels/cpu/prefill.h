@@ -97,7 +97,7 @@ inline void add_values(const Tile& tile, const ActiveTokens& active, const KeyRa
     const int64_t end = smaller(visible[i].end - tile.first, tile.end);
     if (begin >= end) continue;
     product({scratch.logits + i * group_heads * kTileKeys + begin, kTileKeys},
-            {scratch.values + begin * padded, padded}, {sums + i * group_heads * padded, padded, true},
+            Matrix{scratch.values + begin * padded, padded}, {sums + i * group_heads * padded, padded, true},
             group_heads, end - begin, padded);
   }
 }
@@ -126,7 +126,7 @@ void attend_tokens(const Work& work, const Segment& segment, KeyRange keys,
     if (active.begin >= active.end) continue;
     load_tile<T>(work, tile, segment.kv_head_begin, scratch);
     const int64_t row = active.begin * group_heads;
-    product({scratch.queries + row * padded, padded}, {scratch.keys, kTileKeys},
+    product({scratch.queries + row * padded, padded}, Matrix{scratch.keys, kTileKeys},
             {scratch.logits + row * kTileKeys, kTileKeys, false},
             (active.end - active.begin) * group_heads, padded, tile.groups() * kGroupKeys);
     for (int64_t r = row; r < active.end * group_heads; ++r) {

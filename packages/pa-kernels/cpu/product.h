@@ -14,11 +14,14 @@ constexpr int kRowsInRegisters = 6;  // 6 x 2 results, 2 columns and a broadcast
 constexpr int kVectorsInRegisters = 2;
 #endif
 
-// A row-major matrix: strides in floats.
-struct Matrix {
-  const float* data;
+// A row-major matrix; the stride counts elements. Products compute in float.
+template <typename T>
+struct Rows {
+  const T* data;
   int64_t stride;
 };
+
+using Matrix = Rows<float>;
 
 struct Result {
   float* data;  // [rows, columns]
@@ -26,31 +29,54 @@ struct Result {
   bool adds;  // add to what is there instead of overwriting it
 };
 
+// Steps of the depth that are summed apart, so that enough additions are under way at a time: four
+// cycles of latency on two units want eight sums.
+constexpr int chains(int rows, int vectors) {
+  const int sums = rows * vectors;
+  return sums >= 8 ? 1 : (sums >= 4 ? 2 : 4);
+}
+
 // R rows of a times V vectors of columns of b, over the common depth.
-template <int R, int V>
-inline void product_block(Matrix a, Matrix b, Result c, int64_t depth) {
-  Vec sums[R][V];
-  for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < V; ++v) {
-      sums[r][v] = c.adds ? load(c.data + r * c.stride + v * kLanes) : broadcast(0.0F);
+template <int R, int V, typename T>
+inline void product_block(Matrix a, Rows<T> b, Result c, int64_t depth) {
+  constexpr int kChains = chains(R, V);
+  Vec sums[kChains][R][V];
+  for (int chain = 0; chain < kChains; ++chain) {
+    for (int r = 0; r < R; ++r) {
+      for (int v = 0; v < V; ++v) {
+        const bool starts = c.adds && chain == 0;
+        sums[chain][r][v] = starts ? load(c.data + r * c.stride + v * kLanes) : broadcast(0.0F);
+      }
     }
   }
-  for (int64_t k = 0; k < depth; ++k) {
+  const auto step = [&](int64_t k, Vec (&into)[R][V]) {
     Vec columns[V];
-    for (int v = 0; v < V; ++v) columns[v] = load(b.data + k * b.stride + v * kLanes);
+    for (int v = 0; v < V; ++v) {
+      columns[v] = load(b.data + k * b.stride + v * kLanes);
+      if (R > 1) keep_in_register(columns[v]);
+    }
     for (int r = 0; r < R; ++r) {
       const Vec factor = broadcast(a.data[r * a.stride + k]);
-      for (int v = 0; v < V; ++v) sums[r][v] += factor * columns[v];
+      for (int v = 0; v < V; ++v) into[r][v] += factor * columns[v];
     }
+  };
+  int64_t k = 0;
+  for (; k + kChains <= depth; k += kChains) {
+    for (int chain = 0; chain < kChains; ++chain) step(k + chain, sums[chain]);
   }
+  for (; k < depth; ++k) step(k, sums[0]);
   for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < V; ++v) store(sums[r][v], c.data + r * c.stride + v * kLanes);
+    for (int v = 0; v < V; ++v) {
+      Vec sum = sums[0][r][v];
+      for (int chain = 1; chain < kChains; ++chain) sum += sums[chain][r][v];
+      store(sum, c.data + r * c.stride + v * kLanes);
+    }
   }
 }
 
 // R rows times every column of b.
-template <int R>
-inline void product_rows(Matrix a, Matrix b, Result c, int64_t depth, int64_t columns) {
+template <int R, typename T>
+inline void product_rows(Matrix a, Rows<T> b, Result c, int64_t depth, int64_t columns) {
   int64_t done = 0;
   while (columns - done >= kVectorsInRegisters * kLanes) {
     product_block<R, kVectorsInRegisters>(a, b, c, depth);
@@ -67,7 +93,9 @@ inline void product_rows(Matrix a, Matrix b, Result c, int64_t depth, int64_t co
 }
 
 // c [rows, columns] = a [rows, depth] b [depth, columns]; columns is a multiple of kLanes.
-inline void product(Matrix a, Matrix b, Result c, int64_t rows, int64_t depth, int64_t columns) {
+template <typename T>
+inline void product(Matrix a, Rows<T> b, Result c, int64_t rows, int64_t depth,
+                    int64_t columns) {
   int64_t row = 0;
   for (; rows - row >= kRowsInRegisters; row += kRowsInRegisters) {
     product_rows<kRowsInRegisters>({a.data + row * a.stride, a.stride}, b,

@@ -30,6 +30,36 @@ inline Vec exchange(Vec a, Vec b) {
   return exchange<h, odd>(a, b, std::make_index_sequence<kLanes>{});
 }
 
+// Lanes in pairs at distance h, exchanged.
+template <int h, std::size_t... i>
+inline Vec swap_lanes(Vec a, std::index_sequence<i...>) {
+#if defined(__clang__) || __GNUC__ >= 12
+  return __builtin_shufflevector(a, a, (static_cast<int>(i) ^ h)...);
+#else
+  return __builtin_shuffle(a, IntVec{(static_cast<int>(i) ^ h)...});
+#endif
+}
+
+template <int h = kLanes / 2>
+inline float largest_lane(Vec value) {
+  const Vec folded = larger(value, swap_lanes<h>(value, std::make_index_sequence<kLanes>{}));
+  if constexpr (h == 1) {
+    return folded[0];
+  } else {
+    return largest_lane<h / 2>(folded);
+  }
+}
+
+template <int h = kLanes / 2>
+inline float sum_of_lanes(Vec value) {
+  const Vec folded = value + swap_lanes<h>(value, std::make_index_sequence<kLanes>{});
+  if constexpr (h == 1) {
+    return folded[0];
+  } else {
+    return sum_of_lanes<h / 2>(folded);
+  }
+}
+
 // Transposes a square of kLanes vectors in place.
 template <int h = kLanes / 2>
 inline void transpose(Vec* rows) {
@@ -43,16 +73,16 @@ inline void transpose(Vec* rows) {
   if constexpr (h > 1) transpose<h / 2>(rows);
 }
 
-// Lane i of the result is the sum of the lanes of rows[i]; rows is overwritten.
-template <int h = kLanes / 2>
-inline Vec sum_each(Vec* rows) {
-  for (int i = 0; i < h; ++i) {
-    rows[i] = exchange<h, false>(rows[i], rows[i + h]) + exchange<h, true>(rows[i], rows[i + h]);
-  }
-  if constexpr (h > 1) {
-    return sum_each<h / 2>(rows);
+// Lane i of the result is the sum of the lanes of rows[i]. Recursion instead of loops keeps the
+// rows in registers.
+template <int first = 0, int h = 1>
+inline Vec sum_each(const Vec (&rows)[kLanes]) {
+  if constexpr (h == kLanes) {
+    return rows[first];
   } else {
-    return rows[0];
+    const Vec a = sum_each<first, 2 * h>(rows);
+    const Vec b = sum_each<first + h, 2 * h>(rows);
+    return exchange<h, false>(a, b) + exchange<h, true>(a, b);
   }
 }
 

@@ -90,21 +90,6 @@ inline void store(Vec value, Bfloat16* to) {
 // The larger operand of each lane; a NaN in `value` is passed over.
 inline Vec larger(Vec value, Vec otherwise) { return value > otherwise ? value : otherwise; }
 
-inline float largest_lane(Vec value) {
-  float largest = value[0];
-  for (int i = 1; i < kLanes; ++i) largest = value[i] > largest ? value[i] : largest;
-  return largest;
-}
-
-inline float sum_of_lanes(Vec value) {
-  float lanes[kLanes];
-  std::memcpy(lanes, &value, sizeof lanes);
-  for (int h = kLanes / 2; h > 0; h /= 2) {
-    for (int i = 0; i < h; ++i) lanes[i] += lanes[i + h];
-  }
-  return lanes[0];
-}
-
 // 2 to the power of x for x <= 0; 0 below -126, NaN for NaN. Relative error below 2e-7: a degree 6
 // polynomial on [-0.5, 0.5] fitted for the least largest relative error (2e-9), then rounding.
 inline Vec exp2(Vec x) {
@@ -123,6 +108,15 @@ inline Vec exp2(Vec x) {
   const IntVec exponent = bit_cast<IntVec>(shifted) - bit_cast<IntVec>(magic);
   const Vec power = p * bit_cast<Vec>((exponent + 127) << 23);
   return x < lowest ? broadcast(0.0F) : power;
+}
+
+// Keeps a loaded vector in its register: the compiler would rather load it again for every use.
+inline void keep_in_register(Vec& value) {
+#if defined(__x86_64__)
+  __asm__("" : "+v"(value));
+#else
+  (void)value;
+#endif
 }
 
 inline float exp2(float x) { return exp2(broadcast(x))[0]; }

@@ -22,16 +22,16 @@ struct Tile {
   int group_end(int group) const { return static_cast<int>(smaller(end, (group + 1) * kGroupKeys)); }
 };
 
-// Finds the tile at position `first`, of which the keys in `wanted` are to be read. Block ids
-// outside the pool are unmapped (never dereferenced).
+// Finds the tile of so many keys at position `first`, of which those in `wanted` are to be read.
+// Block ids outside the pool are unmapped (never dereferenced).
 inline Tile locate_tile(const CallShape& shape, const int32_t* table, int64_t first,
-                        KeyRange wanted) {
+                        KeyRange wanted, int64_t keys = kTileKeys) {
   Tile tile;
   tile.first = first;
   for (int64_t& slot : tile.slot) slot = -1;
   if (first >= wanted.end) return tile;
   tile.begin = static_cast<int>(greater(wanted.begin - first, 0));
-  tile.end = static_cast<int>(smaller(wanted.end - first, kTileKeys));
+  tile.end = static_cast<int>(smaller(wanted.end - first, keys));
   for (int group = 0; group < kTileGroups; ++group) {
     if (group * kGroupKeys >= tile.end || (group + 1) * kGroupKeys <= tile.begin) continue;
     const int64_t position = first + group * kGroupKeys;
@@ -42,13 +42,27 @@ inline Tile locate_tile(const CallShape& shape, const int32_t* table, int64_t fi
   return tile;
 }
 
-// Asks for memory that is needed soon. Inlined always: GCC takes a function that does nothing but
-// prefetch for one without effect, and drops its calls.
-__attribute__((always_inline)) inline void fetch(const void* from, int64_t bytes) {
-  constexpr int64_t kLineBytes = 64;
-  const char* first = static_cast<const char*>(from);
-  for (int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(first + i, 0, 2);
-}
+// Memory that will be needed soon, to be asked for in small shares between computations: more
+// requests at a time than the processor can hold would stop it.
+struct Ahead {
+  const char* from;
+  int64_t bytes;
+
+  static constexpr int64_t kLineBytes = 64;
+
+  // Bytes of one of so many shares, which together cover everything.
+  int64_t share(int64_t shares) const {
+    return (bytes + shares * kLineBytes - 1) / (shares * kLineBytes) * kLineBytes;
+  }
+
+  // Asks for the next `share` bytes. Inlined always: GCC takes a function that does nothing but
+  // prefetch for one without effect, and drops its calls.
+  __attribute__((always_inline)) void fetch(int64_t share) {
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < share; i += kLineBytes) __builtin_prefetch(from + i, 0, 3);
+    from += share;
+  }
+};
 
 // Loads kLanes elements of which only the first `count` exist.
 template <typename T>
