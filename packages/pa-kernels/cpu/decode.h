@@ -147,10 +147,11 @@ struct TokenTile {
     const int64_t share = ahead.share(kGroupKeys / kStep);
     for (int64_t key = 0; key < keys; key += kStep) {
       ahead.fetch(share);
-      product(Matrix{logits + begin + key, kTileKeys},
-              Rows<Element>{values.data + key * values.stride, values.stride},
-              {sums, padded, true}, work.shape->num_heads / work.shape->kv_num_heads,
-              smaller(kStep, keys - key), padded);
+      const Matrix weights{logits + begin + key, kTileKeys};
+      const Rows<Element> some{values.data + key * values.stride, values.stride};
+      product<Order::kApart>(weights, some, {sums, padded, true},
+                             work.shape->num_heads / work.shape->kv_num_heads,
+                             smaller(kStep, keys - key), padded);
     }
   }
 };

@@ -97,7 +97,8 @@ inline void add_values(const Tile& tile, const ActiveTokens& active, const KeyRa
     const int64_t end = smaller(visible[i].end - tile.first, tile.end);
     if (begin >= end) continue;
     product({scratch.logits + i * group_heads * kTileKeys + begin, kTileKeys},
-            Matrix{scratch.values + begin * padded, padded}, {sums + i * group_heads * padded, padded, true},
+            Matrix{scratch.values + begin * padded, padded},
+            {sums + i * group_heads * padded, padded, true},
             group_heads, end - begin, padded);
   }
 }

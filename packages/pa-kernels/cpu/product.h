@@ -29,17 +29,21 @@ struct Result {
   bool adds;  // add to what is there instead of overwriting it
 };
 
-// Steps of the depth that are summed apart, so that enough additions are under way at a time: four
-// cycles of latency on two units want eight sums.
-constexpr int chains(int rows, int vectors) {
+// How the depth is summed. Apart: a few partial sums, so that enough additions are under way at a
+// time (four cycles of latency on two units want eight sums) also for few rows. In order: one sum,
+// whose rounding depends on the row and the depth alone, not on how many rows go together.
+enum class Order { kInOrder, kApart };
+
+constexpr int chains(Order order, int rows, int vectors) {
+  if (order == Order::kInOrder) return 1;
   const int sums = rows * vectors;
   return sums >= 8 ? 1 : (sums >= 4 ? 2 : 4);
 }
 
 // R rows of a times V vectors of columns of b, over the common depth.
-template <int R, int V, typename T>
+template <Order order, int R, int V, typename T>
 inline void product_block(Matrix a, Rows<T> b, Result c, int64_t depth) {
-  constexpr int kChains = chains(R, V);
+  constexpr int kChains = chains(order, R, V);
   Vec sums[kChains][R][V];
   for (int chain = 0; chain < kChains; ++chain) {
     for (int r = 0; r < R; ++r) {
@@ -75,17 +79,17 @@ inline void product_block(Matrix a, Rows<T> b, Result c, int64_t depth) {
 }
 
 // R rows times every column of b.
-template <int R, typename T>
+template <Order order, int R, typename T>
 inline void product_rows(Matrix a, Rows<T> b, Result c, int64_t depth, int64_t columns) {
   int64_t done = 0;
   while (columns - done >= kVectorsInRegisters * kLanes) {
-    product_block<R, kVectorsInRegisters>(a, b, c, depth);
+    product_block<order, R, kVectorsInRegisters>(a, b, c, depth);
     b.data += kVectorsInRegisters * kLanes;
     c.data += kVectorsInRegisters * kLanes;
     done += kVectorsInRegisters * kLanes;
   }
   while (done < columns) {
-    product_block<R, 1>(a, b, c, depth);
+    product_block<order, R, 1>(a, b, c, depth);
     b.data += kLanes;
     c.data += kLanes;
     done += kLanes;
@@ -93,22 +97,22 @@ inline void product_rows(Matrix a, Rows<T> b, Result c, int64_t depth, int64_t c
 }
 
 // c [rows, columns] = a [rows, depth] b [depth, columns]; columns is a multiple of kLanes.
-template <typename T>
+template <Order order = Order::kInOrder, typename T>
 inline void product(Matrix a, Rows<T> b, Result c, int64_t rows, int64_t depth,
                     int64_t columns) {
   int64_t row = 0;
   for (; rows - row >= kRowsInRegisters; row += kRowsInRegisters) {
-    product_rows<kRowsInRegisters>({a.data + row * a.stride, a.stride}, b,
+    product_rows<order, kRowsInRegisters>({a.data + row * a.stride, a.stride}, b,
                                    {c.data + row * c.stride, c.stride, c.adds}, depth, columns);
   }
   a.data += row * a.stride;
   c.data += row * c.stride;
   switch (rows - row) {
-    case 5: return product_rows<5>(a, b, c, depth, columns);
-    case 4: return product_rows<4>(a, b, c, depth, columns);
-    case 3: return product_rows<3>(a, b, c, depth, columns);
-    case 2: return product_rows<2>(a, b, c, depth, columns);
-    case 1: return product_rows<1>(a, b, c, depth, columns);
+    case 5: return product_rows<order, 5>(a, b, c, depth, columns);
+    case 4: return product_rows<order, 4>(a, b, c, depth, columns);
+    case 3: return product_rows<order, 3>(a, b, c, depth, columns);
+    case 2: return product_rows<order, 2>(a, b, c, depth, columns);
+    case 1: return product_rows<order, 1>(a, b, c, depth, columns);
     default: return;
   }
 }

@@ -85,8 +85,8 @@ void convert_heads(const CallShape& shape, const TokenAngles& angles, const T* s
 // Serves tokens [begin, end) of the packed input. rotated: [T, H*D] queries after normalisation
 // and rotation, unrounded, or null when the call changes no query. scratch: 2*D floats.
 template <typename T>
-void run_prologue(const CallShape& shape, const CallBuffers& buffers, float* rotated, float* scratch,
-                  int64_t begin, int64_t end) {
+void run_prologue(const CallShape& shape, const CallBuffers& buffers, float* rotated,
+                  float* scratch, int64_t begin, int64_t end) {
   const int64_t size = shape.head_size;
   const int64_t half = shape.rotary_dim / 2;
   const TokenAngles angles{scratch, scratch + half, scratch + 2 * half};
@@ -102,9 +102,9 @@ void run_prologue(const CallShape& shape, const CallBuffers& buffers, float* rot
       for (int64_t i = 0; i < half; ++i) angles.sin[i] = to_float(sin[i]);
     }
     if (rotated != nullptr) {
-      convert_heads(shape, angles, static_cast<const T*>(buffers.query) + token * shape.query_stride,
-                    static_cast<const T*>(buffers.query_norm), shape.num_heads,
-                    rotated + token * shape.num_heads * size);
+      const T* query = static_cast<const T*>(buffers.query) + token * shape.query_stride;
+      convert_heads(shape, angles, query, static_cast<const T*>(buffers.query_norm),
+                    shape.num_heads, rotated + token * shape.num_heads * size);
     }
     const int64_t slot = slot_of(shape, buffers, row, token, index);
     if (slot < 0) continue;

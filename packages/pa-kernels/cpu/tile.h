@@ -18,8 +18,12 @@ struct Tile {
 
   int groups() const { return (end + kGroupKeys - 1) / kGroupKeys; }
   // Wanted keys of one group, counted from `first`.
-  int group_begin(int group) const { return static_cast<int>(greater(begin, group * kGroupKeys)); }
-  int group_end(int group) const { return static_cast<int>(smaller(end, (group + 1) * kGroupKeys)); }
+  int group_begin(int group) const {
+    return begin > group * kGroupKeys ? begin : group * kGroupKeys;
+  }
+  int group_end(int group) const {
+    return end < (group + 1) * kGroupKeys ? end : (group + 1) * kGroupKeys;
+  }
 };
 
 // Finds the tile of so many keys at position `first`, of which those in `wanted` are to be read.
