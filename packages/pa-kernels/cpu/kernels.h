@@ -67,10 +67,12 @@ struct Kernels {
 };
 
 // Rows of scratch and partials are padded to the widest vector.
-inline int64_t padded_head_size(const CallShape& shape) { return (shape.head_size + 15) / 16 * 16; }
+static inline int64_t padded_head_size(const CallShape& shape) {
+  return (shape.head_size + 15) / 16 * 16;
+}
 
 // Keys of one split: a whole number of tiles, except for the last.
-inline KeyRange split_range(const Segment& segment, int64_t split) {
+static inline KeyRange split_range(const Segment& segment, int64_t split) {
   if (segment.splits == 1) return segment.keys;
   const int64_t first = segment.keys.begin / kTileKeys;
   const int64_t tiles = (segment.keys.end + kTileKeys - 1) / kTileKeys - first;
@@ -83,8 +85,8 @@ inline KeyRange split_range(const Segment& segment, int64_t split) {
 }
 
 // Keys that a token may see: the window, the token's own position, the row's end.
-inline KeyRange visible_keys(const CallShape& shape, const CallBuffers& buffers, int64_t row,
-                             int64_t token) {
+static inline KeyRange visible_keys(const CallShape& shape, const CallBuffers& buffers,
+                                    int64_t row, int64_t token) {
   const int64_t past = buffers.past[row];
   const int64_t first = buffers.cumulative[row];
   const int64_t position =

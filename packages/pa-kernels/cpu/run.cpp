@@ -101,6 +101,9 @@ void run_team(Call& call, int threads, float* scratch, int64_t scratch_floats) {
     }
     return;
   }
+#else
+  (void)threads;
+  (void)scratch_floats;
 #endif
   call.store_tokens(0, 1, scratch);
   call.attend(scratch);
