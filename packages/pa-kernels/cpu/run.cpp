@@ -33,15 +33,17 @@ class Call {
     float* partials = workspace.partials.reserve(plan_.partial_rows * (padded + 2));
     work_.partials = {partials, partials + plan_.partial_rows * padded,
                       partials + plan_.partial_rows * (padded + 1)};
+    unfinished_ = workspace.unfinished.reserve(plan_);
   }
 
   int useful_threads(int allowed) const {
-    const int64_t elements =
-        shape_.num_tokens * (shape_.num_heads + 2 * shape_.kv_num_heads) * shape_.head_size;
     const double useful = plan_.operations / kOperationsPerThread +
-                          static_cast<double>(elements / kPrologueElementsPerThread);
+                          static_cast<double>(prologue_elements() / kPrologueElementsPerThread);
     return std::max(1, static_cast<int>(std::min(useful, static_cast<double>(allowed))));
   }
+
+  // A short prologue is over before a second thread has woken.
+  bool has_long_prologue() const { return prologue_elements() > kPrologueElementsPerThread; }
 
   int64_t scratch_floats() const {
     const int64_t attention = kernels_.scratch_floats(shape_, plan_.max_segment_rows);
@@ -58,21 +60,19 @@ class Call {
     const int64_t count = static_cast<int64_t>(plan_.tasks.size());
     for (int64_t i = next_task_++; i < count; i = next_task_++) {
       const Task& task = plan_.tasks[static_cast<std::size_t>(i)];
-      kernels_.attend(work_, plan_.segments[static_cast<std::size_t>(task.segment)], task.split,
-                      scratch);
-    }
-  }
-
-  void merge(float* scratch) {
-    if (plan_.partial_rows == 0) return;
-    const int64_t count = static_cast<int64_t>(plan_.segments.size());
-    for (int64_t i = next_segment_++; i < count; i = next_segment_++) {
-      const Segment& segment = plan_.segments[static_cast<std::size_t>(i)];
-      if (segment.splits > 1) kernels_.merge(work_, segment, scratch);
+      const Segment& segment = plan_.segments[static_cast<std::size_t>(task.segment)];
+      kernels_.attend(work_, segment, task.split, scratch);
+      if (segment.splits == 1) continue;
+      // The decrement orders the parts: the last one sees what the others have written.
+      if (--unfinished_[task.segment] == 0) kernels_.merge(work_, segment, scratch);
     }
   }
 
  private:
+  int64_t prologue_elements() const {
+    return shape_.num_tokens * (shape_.num_heads + 2 * shape_.kv_num_heads) * shape_.head_size;
+  }
+
   const Kernels& kernels_;
   const CallShape& shape_;
   const CallBuffers& buffers_;
@@ -80,24 +80,25 @@ class Call {
   Work work_;
   float* rotated_ = nullptr;
   std::atomic<int64_t> next_task_{0};
-  std::atomic<int64_t> next_segment_{0};
+  std::atomic<int64_t>* unfinished_ = nullptr;
 };
 
-// Every store comes before attention: rows of a call may share blocks. Every split comes before
-// the joining.
+// Every store comes before attention: rows of a call may share blocks.
 void run_team(Call& call, int threads, float* scratch, int64_t scratch_floats) {
 #if defined(_OPENMP)
   if (threads > 1) {
+    const bool alone = !call.has_long_prologue();
+    if (alone) call.store_tokens(0, 1, scratch);
 #pragma omp parallel num_threads(threads)
     {
       // The runtime may give fewer threads than were asked for.
       const int thread = omp_get_thread_num();
       float* own = scratch + thread * scratch_floats;
-      call.store_tokens(thread, omp_get_num_threads(), own);
+      if (!alone) {
+        call.store_tokens(thread, omp_get_num_threads(), own);
 #pragma omp barrier
+      }
       call.attend(own);
-#pragma omp barrier
-      call.merge(own);
     }
     return;
   }
@@ -107,7 +108,6 @@ void run_team(Call& call, int threads, float* scratch, int64_t scratch_floats) {
 #endif
   call.store_tokens(0, 1, scratch);
   call.attend(scratch);
-  call.merge(scratch);
 }
 
 }  // namespace

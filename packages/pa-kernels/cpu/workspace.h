@@ -1,6 +1,7 @@
 // Memory that a calling thread keeps between its calls.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,11 +46,30 @@ class FloatBuffer {
   int64_t capacity_ = 0;
 };
 
+// Unfinished splits of every segment; whoever finishes a segment's last split joins them all.
+class SplitCounters {
+ public:
+  std::atomic<int64_t>* reserve(const Plan& plan) {
+    if (plan.partial_rows == 0) return nullptr;
+    if (plan.segments.size() > capacity_) {
+      counters_ = std::make_unique<std::atomic<int64_t>[]>(plan.segments.size());
+      capacity_ = plan.segments.size();
+    }
+    for (std::size_t i = 0; i < plan.segments.size(); ++i) counters_[i] = plan.segments[i].splits;
+    return counters_.get();
+  }
+
+ private:
+  std::unique_ptr<std::atomic<int64_t>[]> counters_;
+  std::size_t capacity_ = 0;
+};
+
 struct Workspace {
   Plan plan;
   FloatBuffer rotated;
   FloatBuffer partials;
   FloatBuffer scratch;
+  SplitCounters unfinished;
 };
 
 }  // namespace pa

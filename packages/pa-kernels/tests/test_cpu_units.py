@@ -119,9 +119,24 @@ def test_any_block_size_is_served(block_size: int) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_blocks_in_the_middle_of_a_context_may_be_unmapped(unit: str) -> None:
+@pytest.mark.parametrize("outside", [-9, 2**31 - 1, None])
+def test_blocks_in_the_middle_of_a_context_may_be_unmapped(unit: str, outside: int | None) -> None:
     options = ProblemOptions(rows=((200, 1), (150, 40), (0, 1)), rotary_dim=16)
     problem = random_paged_problem(11, options)
+    # None: the first id behind the pool, which a wrong bound would take.
+    block_id = problem.inputs.key_cache.shape[0] if outside is None else outside
     for row, columns in ((0, [0, 3, 4, 5, 6, 12]), (1, [2, 8, 9, 11]), (2, [0])):
-        problem.inputs.block_table[row, columns] = torch.tensor(-9, dtype=torch.int32)
+        problem.inputs.block_table[row, columns] = torch.tensor(block_id, dtype=torch.int32)
+    expect_oracle(problem, [unit])
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_slots_outside_the_pool_are_not_stored(unit: str) -> None:
+    problem = random_paged_problem(
+        12, ProblemOptions(rows=((20, 4), (3, 3)), has_slot_mapping=True)
+    )
+    slots = problem.inputs.slot_mapping
+    assert slots is not None
+    num_slots = problem.inputs.key_cache.shape[0] * problem.inputs.key_cache.shape[1]
+    slots[:4] = torch.tensor([num_slots, 2**31 - 1, -(2**31), -2], dtype=torch.int32)
     expect_oracle(problem, [unit])
