@@ -2,67 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.machinery
 import importlib.util
-import json
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
-from typing import ClassVar
 
 import pytest
 from checkout import ROOT
-
-WHEELS = {
-    "pip-9.0-py3-none-any.whl": b"old",
-    "pip-26.1-py3-none-any.whl": b"new",
-    "pip-27.0rc1-py3-none-any.whl": b"candidate",
-    "pip-28.0-py3-none-any.whl": b"withdrawn",
-}
-
-
-class Index(BaseHTTPRequestHandler):
-    """A package index with one project; the links are relative, as indexes may give them."""
-
-    promised: ClassVar[dict[str, str]] = {
-        name: hashlib.sha256(content).hexdigest() for name, content in WHEELS.items()
-    }
-
-    def do_GET(self) -> None:
-        name = self.path.rpartition("/")[2]
-        files = [
-            {
-                "filename": each,
-                "url": f"../../files/{each}",
-                "hashes": {"sha256": self.promised[each]},
-                "yanked": each.startswith("pip-28"),
-            }
-            for each in WHEELS
-        ]
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(WHEELS.get(name, json.dumps({"files": files}).encode()))
-
-    def log_message(self, *_: object) -> None:
-        """Stay silent."""
-
-
-@pytest.fixture
-def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
-        address = f"http://127.0.0.1:{server.server_port}/simple"
-        monkeypatch.setenv("PIP_INDEX_URL", address)
-        monkeypatch.setenv("no_proxy", "127.0.0.1")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield address
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -76,23 +24,64 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_the_newest_final_pip_that_was_not_withdrawn_is_fetched(
-    index: str, script: ModuleType, tmp_path: Path
+class Commands:
+    """Records commands instead of running them; those that contain `failing` fail."""
+
+    def __init__(self, *failing: str) -> None:
+        self.failing = failing
+        self.seen: list[list[str]] = []
+
+    def run(self, command: list[object], **_: object) -> subprocess.CompletedProcess[bytes]:
+        words = [str(each) for each in command]
+        self.seen.append(words)
+        fails = any(each in " ".join(words) for each in self.failing)
+        return subprocess.CompletedProcess(words, int(fails))
+
+
+@pytest.fixture
+def home(script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    folder = tmp_path / "a folder" / ".nox-env"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(script, "HOME", folder)
+    monkeypatch.setattr(script, "PYTHON", folder / "bin" / "python")
+    monkeypatch.setattr(script, "READY", folder / "ready")
+    monkeypatch.setattr(script.shutil, "rmtree", lambda *_, **__: None)
+    return folder
+
+
+def test_an_environment_with_its_own_pip_installs_with_it(
+    script: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = script.download_pip(tmp_path)
+    commands = Commands()
+    monkeypatch.setattr(script.subprocess, "run", commands.run)
 
-    assert path == tmp_path / "pip-26.1-py3-none-any.whl"
-    assert path.read_bytes() == b"new"
+    script.make_environment()
+
+    assert commands.seen[-1][:4] == [str(home / "bin" / "python"), "-m", "pip", "install"]
+    assert (home / "ready").read_text() == str(home)
 
 
-def test_a_damaged_pip_is_refused(
-    index: str, script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_ensurepip_the_systems_pip_installs_into_the_environment(
+    script: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(WHEELS, "pip-26.1-py3-none-any.whl", b"nwe")
+    commands = Commands(f"-m venv {home}")
+    monkeypatch.setattr(script.subprocess, "run", commands.run)
 
-    with pytest.raises(SystemExit, match=r"pip-26\.1-py3-none-any\.whl is damaged"):
-        script.download_pip(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    script.make_environment()
+
+    python = str(home / "bin" / "python")
+    assert commands.seen[-1][:6] == [sys.executable, "-m", "pip", "--python", python, "install"]
+
+
+def test_without_any_pip_the_missing_package_is_named(
+    script: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = Commands(f"-m venv {home}", "-m pip")
+    monkeypatch.setattr(script.subprocess, "run", commands.run)
+
+    with pytest.raises(SystemExit, match="install python3-venv"):
+        script.make_environment()
+    assert not (home / "ready").exists()
 
 
 def test_an_old_python_is_told_what_to_do(

@@ -21,6 +21,8 @@ from transformers import AutoModelForCausalLM
 
 NEW_TOKENS = 64
 NEAR_TIE = 1e-4
+SHORT_POOL = 62
+"""Blocks: the longest request needs 61, so the others wait for it or it for them."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,8 @@ WAYS = (
     Way("chunks of 1", chunk_size=1),
     Way("chunks of 7", chunk_size=7),
     Way("chunks of 64", chunk_size=64),
-    # 62 blocks: the longest request needs 61, so the others wait for it or it for them.
-    Way("a pool in which requests wait", num_blocks=62),
-    Way("everything", block_size=16, num_blocks=62, chunk_size=7),
+    Way("a pool in which requests wait", num_blocks=SHORT_POOL),
+    Way("everything", block_size=16, num_blocks=SHORT_POOL, chunk_size=1),
 )
 
 
@@ -125,7 +126,7 @@ def generate(loaded: LoadedModel, prompts: list[list[int]], way: Way) -> list[li
                 event.request.close()
     assert engine.check_all() == ()
     statistics = engine.statistics()
-    if way.name == "a pool in which requests wait":
+    if way.num_blocks == SHORT_POOL:
         assert statistics.deferred_rows > 0
     engine.close()
     return [answers[request.id] for request in requests]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -14,6 +15,8 @@ from pathlib import Path
 import pa_serve
 import pytest
 from command_runs import Ran, Runner, Write, records_of
+from pa_serve.command import run_command
+from pa_serve.exit_status import ExitStatus
 
 LONG: dict[str, object] = {"prompt": "x", "max_new_tokens": 500, "ignore_eos": True}
 
@@ -174,3 +177,16 @@ def test_results_that_the_terminal_cannot_spell_are_still_json(
 
     assert ran.stdout.isascii()
     assert json.loads(ran.stdout)["prompt"] == "\u00fc"
+
+
+def test_idle_threads_sleep_unless_the_environment_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.setenv("GOMP_SPINCOUNT", "1000")
+
+    run_command("pa", lambda _: ExitStatus.SERVED, argparse.Namespace())
+
+    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert os.environ["GOMP_SPINCOUNT"] == "1000"
+    monkeypatch.delenv("OMP_WAIT_POLICY")

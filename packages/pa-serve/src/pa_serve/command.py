@@ -28,10 +28,20 @@ class Subcommand(Protocol):
         """Do what the parsed arguments ask for."""
 
 
+def _prefer_passive_threads() -> None:
+    """Let idle threads sleep, unless the environment says otherwise; before torch is loaded.
+
+    Spinning threads gain little on idle cores and slow everything down on shared ones.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+
 def run_command(
     program: str, run: Callable[[argparse.Namespace], ExitStatus], arguments: argparse.Namespace
 ) -> int:
     """Run a command; failures that are its user's to mend become one line, bugs a traceback."""
+    _prefer_passive_threads()
     try:
         return int(run(arguments))
     except EngineFailed as error:
