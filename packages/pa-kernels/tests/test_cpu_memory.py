@@ -166,6 +166,24 @@ def test_bad_lengths_are_refused_before_the_first_store(lengths: Lengths) -> Non
 
 
 @pytest.mark.spec("V65")
+@pytest.mark.parametrize("new", [1, 5])
+def test_a_row_may_fill_its_table_and_not_one_token_more(new: int) -> None:
+    problem = random_paged_problem(3, ProblemOptions(rows=((0, new), (3, 2))))
+    capacity = problem.inputs.block_table.shape[1] * problem.options.block_size
+    for past, fits in ((capacity - new, True), (capacity - new + 1, False)):
+        lengths = torch.tensor([past, 3], dtype=torch.int32)
+        own = with_inputs(problem.clone(), past_seqlens=lengths)
+        plan = CpuBackend().prepare(own.signature)
+        outputs = PagedAttentionOutputs(output_of(problem))
+        if fits:
+            plan.run(own.inputs, outputs)
+            continue
+        with pytest.raises(ContractViolation, match="past_seqlens"):
+            plan.run(own.inputs, outputs)
+        assert untouched(own.inputs, problem.inputs)
+
+
+@pytest.mark.spec("V65")
 def test_a_rotary_table_that_ends_before_a_position_is_refused() -> None:
     problem = random_paged_problem(1, ProblemOptions(rows=((20, 3), (40, 0)), rotary_dim=16))
     assert problem.inputs.cos_cache is not None
