@@ -119,3 +119,31 @@ def test_a_cache_shows_its_counts() -> None:
         "PagedCacheManager(free 4 + reserved 0 + committed 4 = 8 blocks of 16, 2 residents, "
         "0 live reservations)"
     )
+
+
+@pytest.mark.spec("E20")
+@pytest.mark.parametrize(
+    ("resident", "keep"),
+    [
+        (np.array([-1], np.int32), None),
+        (np.array([4], np.int32), None),
+        (np.array([0.0]), None),
+        (np.array([[0]], np.int32), None),
+        (np.array([0], np.int32), np.array([-40])),
+        (np.array([0], np.int32), np.array([1.5])),
+        (np.array([0], np.int32), np.array([1, 2])),
+    ],
+    ids=str,
+)
+def test_a_release_of_nobody_there_is_refused_before_anything_changes(
+    resident: np.ndarray[tuple[int, ...], np.dtype[np.int32]],
+    keep: np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None,
+) -> None:
+    cache = cache_of(8)
+    admit(cache, 40)
+    before = cache.audit.snapshot()
+
+    with pytest.raises(ContractViolation, match="E20"):
+        cache.release(resident, StepId(0), keep)
+
+    assert cache.audit.snapshot() == before

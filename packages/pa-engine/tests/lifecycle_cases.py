@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from pa_engine import (
     Engine,
     Event,
@@ -16,6 +18,7 @@ from pa_spec import (
     EventFlags,
 )
 
+HandleT = TypeVar("HandleT")
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 
 
@@ -25,7 +28,7 @@ def make_engine(num_blocks: int = 16, **config: int | bool) -> Engine[FakeStep]:
     return Engine(executor, EngineConfig(num_blocks=num_blocks, **limits))  # type: ignore[arg-type]
 
 
-def drain(engine: Engine[FakeStep], calls: int = 500) -> list[Event]:
+def drain(engine: Engine[HandleT], calls: int = 500) -> list[Event]:
     events: list[Event] = []
     for _ in range(calls):
         if not engine.has_pending_requests():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
+import weakref
+
 import pytest
+import torch
 from lifecycle_cases import PROMPT, drain, tokens_of
 from pa_engine import (
     Engine,
     GeneratorParams,
+    TorchExecutor,
 )
 from pa_engine.testing import (
     FailAt,
@@ -22,8 +27,11 @@ from pa_spec import (
     EventFlags,
     FaultKind,
     Outcome,
+    Phase,
     StepAborted,
+    StepInputs,
 )
+from tiny_decoder import TinyDecoder
 
 
 @pytest.mark.spec("E37", "E88")
@@ -101,3 +109,59 @@ def test_a_failed_plan_propagates_and_the_next_call_goes_on() -> None:
 
     assert engine.snapshot() == before
     assert tokens_of(drain(engine), request) == expected_tokens(PROMPT, 2)
+
+
+def test_an_undone_step_keeps_nothing_of_its_memory() -> None:
+    class Decoder(TinyDecoder):
+        held: weakref.ref[torch.Tensor] | None = None
+
+        def forward(self, inputs: StepInputs[torch.Tensor]) -> torch.Tensor:
+            if self.held is None:
+                activation = torch.zeros(1000)
+                self.held = weakref.ref(activation)
+                raise torch.OutOfMemoryError("the device is full")
+            return super().forward(inputs)
+
+    decoder = Decoder()
+    engine = Engine(TorchExecutor(decoder), EngineConfig(num_blocks=8))
+    request = engine.create_request(GeneratorParams(max_generated_tokens=2))
+    request.begin_turn([1, 2])
+
+    (event,) = engine.run()
+
+    assert event.error_code is ErrorCode.EXECUTION_CAPACITY_EXCEEDED
+    assert "the device is full" in str(engine.last_abort)
+    assert decoder.held is not None
+    assert decoder.held() is None
+    assert len(drain(engine)) == 2
+
+
+def test_a_failed_engine_that_is_polled_does_not_grow() -> None:
+    fault = FaultyCall("launch", 1, ValueError("broken"))
+    engine = Engine(FailingExecutor(FakeExecutor(num_blocks=8), fault), EngineConfig(num_blocks=8))
+    request = engine.create_request()
+    request.begin_turn(PROMPT)
+    engine.run()
+
+    depths = []
+    for _ in range(3):
+        with pytest.raises(EngineFailed) as raised:
+            engine.run()
+        depths.append(len(traceback.extract_tb(raised.value.__traceback__)))
+
+    assert len(set(depths)) == 1
+
+
+def test_a_plan_that_raises_leaves_no_old_events_in_the_buffer() -> None:
+    observer = FailAt(12, FaultKind.OUT_OF_MEMORY)  # the second step's plan
+    engine = Engine(FakeExecutor(num_blocks=8), EngineConfig(num_blocks=8), observer=observer)
+    request = engine.create_request(GeneratorParams(max_generated_tokens=3))
+    request.begin_turn(PROMPT)
+    buffer = engine.create_event_buffer(4)
+    assert len(engine.run(buffer)) == 1
+
+    with pytest.raises(StepAborted):
+        engine.run(buffer)
+
+    assert observer.fired is Phase.PLAN
+    assert len(buffer) == 0

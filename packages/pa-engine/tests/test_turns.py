@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from lifecycle_cases import PROMPT, drain, make_engine, make_engine_and_request, tokens_of
 from pa_engine import (
+    Engine,
     GeneratorParams,
     RequestOptions,
     TurnOptions,
@@ -13,6 +17,7 @@ from pa_engine import (
 )
 from pa_engine.lifecycle import LAST_TURN_ID
 from pa_engine.testing import (
+    FakeExecutor,
     expected_tokens,
 )
 from pa_spec import (
@@ -230,3 +235,48 @@ def test_turn_ids_end_before_anything_changes() -> None:
     with pytest.raises(ContractViolation, match="V89"):
         request.begin_turn(PROMPT)
     assert engine.snapshot() == before
+
+
+@pytest.mark.spec("V87", "V88", "V89", "V92", "V72")
+def test_arguments_of_another_type_are_refused_before_anything_changes() -> None:
+    engine, request = make_engine_and_request()
+    before = engine.snapshot()
+    calls: list[Callable[[], object]] = [
+        lambda: engine.create_request(TurnOptions()),  # type: ignore[arg-type]
+        lambda: engine.create_request({}),  # type: ignore[arg-type]
+        lambda: engine.create_request(None, {}),  # type: ignore[arg-type]
+        lambda: request.begin_turn([1], {}),  # type: ignore[arg-type]
+        lambda: request.begin_turn([1], GeneratorParams()),  # type: ignore[arg-type]
+        lambda: engine.run("x"),  # type: ignore[arg-type]
+        lambda: engine.run(5),  # type: ignore[arg-type]
+        lambda: Engine(None),  # type: ignore[arg-type]
+        lambda: Engine(FakeExecutor(num_blocks=4), {}),  # type: ignore[arg-type]
+    ]
+
+    for call in calls:
+        with pytest.raises(ContractViolation):
+            call()
+
+    assert engine.snapshot() == before
+
+
+@pytest.mark.spec("E73", "E75")
+def test_a_turn_that_ends_on_eos_has_used_its_random_number() -> None:
+    plain = expected_tokens(PROMPT, 3)
+    engine = make_engine()
+    request = engine.create_request(GeneratorParams(eos_token_ids=(plain[1],)))
+    request.begin_turn(PROMPT)
+
+    drain(engine)
+
+    ((_, row),) = engine.snapshot().rows
+    assert dict(row.columns)["draws"] == 2  # the token and the end
+
+
+def test_a_dropped_request_is_cleaned_up_by_the_next_call_that_changes_something() -> None:
+    engine = make_engine()
+    for _ in range(5):
+        engine.create_request()
+        gc.collect(0)
+
+    assert len(engine._core.registry.records) <= 1

@@ -9,8 +9,8 @@ namespace {
 // few enough that queries, logits and sums of a 64-wide head stay in a 128 KiB part of the L2.
 constexpr int64_t kQueryRows = 128;
 
-// A split reads about a quarter of a megabyte: long enough to hide the joining of its partial result,
-// short enough that two threads share a context of a few hundred tokens.
+// A split reads about a quarter of a megabyte: long enough to hide the joining of its partial
+// result, short enough that two threads share a context of a few hundred tokens.
 constexpr int64_t kSplitBytes = 256 * 1024;
 constexpr int64_t kMinSplitKeys = 128;
 constexpr int64_t kMaxSplitKeys = 1024;

@@ -16,8 +16,17 @@ struct LogitScale {
   bool capped;
 };
 
+// A softcap beyond any logit caps nothing, and one so small that its factor passes kLargestFactor
+// leaves no logits: at the ends of float's range the factors would overflow and 0 become NaN.
+constexpr float kNoSoftcap = 1e15F;
+constexpr float kLargestFactor = 1e18F;
+
 inline LogitScale logit_scale(const CallShape& shape) {
-  if (shape.softcap > 0.0F) return {shape.scale / shape.softcap, shape.softcap * kLog2E, true};
+  if (shape.softcap > 0.0F && shape.softcap < kNoSoftcap) {
+    const float factor = shape.scale / shape.softcap;
+    const float above = factor < -kLargestFactor ? -kLargestFactor : factor;
+    return {above > kLargestFactor ? kLargestFactor : above, shape.softcap * kLog2E, true};
+  }
   return {shape.scale * kLog2E, 1.0F, false};
 }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from pa_kernels import _cpu
+from pa_kernels import _cpu, prepare, reference
+from pa_kernels.testing import ProblemOptions, expect_close, random_paged_problem
 from torch import Tensor
 
 UNITS = _cpu.available_units()
@@ -61,3 +62,14 @@ def test_tanh_of_the_ends(unit: str) -> None:
 
     assert found[:4].tolist() == [1.0, -1.0, 1.0, 0.0]
     assert found[4].isnan()
+
+
+@pytest.mark.spec("V100")
+@pytest.mark.parametrize("softcap", [1e-45, 1e-40, 1e-20, 1e16, 3e38])
+def test_softcaps_at_the_ends_of_the_range_equal_the_oracle(softcap: float) -> None:
+    problem = random_paged_problem(3, ProblemOptions(softcap=softcap))
+    copy = problem.clone()
+    expected = reference.run(copy.inputs, copy.attributes, torch.float64).output
+    found = prepare(problem.signature, "cpu").run(problem.inputs).output
+
+    expect_close(found, expected)

@@ -62,7 +62,7 @@ def admit(
 
 
 def step_limits(limits: Limits, max_batch_size: int = 64) -> StepLimits:
-    return StepLimits(max_batch_size, limits.budget, limits.chunk)
+    return StepLimits(max_batch_size, max(limits.budget, 1), limits.chunk)
 
 
 def as_packed(plan: StepPlan) -> Packed:

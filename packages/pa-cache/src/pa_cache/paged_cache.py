@@ -139,8 +139,12 @@ class PagedCacheManager:
         with the blocks of at most that many committed tokens, and what their turn was promised
         beyond is free for others. A live reservation that has one of these rows is void. Blocks
         that lose their last holder are free once `end_step` has seen last_step (0 = at once).
+
+        Raises ContractViolation (E20), with nothing changed, for what is no resident index or no
+        count of tokens.
         """
         state, tables = self._state, self.tables
+        _require_releasable(resident, keep_tokens, len(tables.num_blocks))
         rows = resident.astype(np.intp)
         owned = tables.num_blocks[rows]
         kept = np.zeros_like(owned)
@@ -192,3 +196,20 @@ class PagedCacheManager:
     def audit(self) -> PagedCacheAudit:
         """The view for tests, rollback checks and diagnosis."""
         return PagedCacheAudit(self._state)
+
+
+def _require_releasable(
+    resident: Int32Array, keep_tokens: Int64Array | None, num_rows: int
+) -> None:
+    expected = f"integers from 0 to {num_rows - 1}, one for each row"
+    if resident.ndim != 1 or resident.dtype.kind not in "iu":
+        raise ContractViolation("E20", "resident", expected, f"{resident.dtype} {resident.shape}")
+    if len(resident) and not 0 <= int(resident.min()) <= int(resident.max()) < num_rows:
+        raise ContractViolation("E20", "resident", expected, f"{resident}")
+    if keep_tokens is None:
+        return
+    if keep_tokens.shape != resident.shape or keep_tokens.dtype.kind not in "iu":
+        found = f"{keep_tokens.dtype} {keep_tokens.shape}"
+        raise ContractViolation("E20", "keep_tokens", "one integer for each resident", found)
+    if len(keep_tokens) and int(keep_tokens.min()) < 0:
+        raise ContractViolation("E20", "keep_tokens", "counts from 0", f"{keep_tokens}")

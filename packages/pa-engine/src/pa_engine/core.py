@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -63,9 +61,10 @@ class EngineCore:
     """What requests, steps and the run loop of one engine work on.
 
     session_limit: ceiling of every request's sequence. columns: most block-table columns.
-    stepping is true while a step runs: nothing may be called from inside one (an observer, an
-    executor). failure is the stored error after a fatal step (E37, E88), last_abort what the
-    newest step that was undone and may be retried raised.
+    step_lock is held while a step runs: nothing may be called from inside one (an observer, an
+    executor); a lock, because it is taken and left in one piece whatever interrupts. failure is
+    the stored error after a fatal step (E37, E88), last_abort what the newest step that was
+    undone and may be retried raised.
     """
 
     cache: StepCache
@@ -80,12 +79,17 @@ class EngineCore:
     owner: int = field(default_factory=threading.get_ident)
     failure: EngineFailed | None = None
     last_abort: BaseException | None = None
-    stepping: bool = False
     closed: bool = False
     last_step: int = 0
+    step_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.queue = EventQueue(self.registry.handles)
+
+    @property
+    def stepping(self) -> bool:
+        """Whether a step runs: nothing may be called from inside one."""
+        return self.step_lock.locked()
 
     def require_owner(self, rule: str, call: str) -> None:
         """Raise unless the owner thread calls, outside a step, on an engine that lives (E3)."""
@@ -101,16 +105,7 @@ class EngineCore:
     def require_healthy(self) -> None:
         """Raise the stored error of an engine that has failed (E37)."""
         if self.failure is not None:
-            raise self.failure
-
-    @contextmanager
-    def step_running(self) -> Iterator[None]:
-        """Refuse calls from inside a step while the block runs."""
-        self.stepping = True
-        try:
-            yield
-        finally:
-            self.stepping = False
+            raise self.failure.with_traceback(None)  # else every call would lengthen it
 
     @property
     def step_in_flight(self) -> StepId:

@@ -24,10 +24,10 @@ from pa_spec import (
 
 from pa_engine.contract import require_contract
 from pa_engine.core import EngineCore
-from pa_engine.events import EventBatch, EventBuffer
+from pa_engine.events import EventBatch, EventBuffer, empty_columns
 from pa_engine.invariants import check_all
 from pa_engine.lifecycle import RequestLifecycle
-from pa_engine.options import GeneratorParams, RequestOptions
+from pa_engine.options import GeneratorParams, RequestOptions, require_type
 from pa_engine.request import Request
 from pa_engine.residents import ResidentTable
 from pa_engine.snapshot import EngineSnapshot, take_snapshot
@@ -73,7 +73,12 @@ class Engine(Generic[HandleT]):
         policy: SchedulerPolicy | None = None,
         observer: StepObserver | None = None,
     ) -> None:
-        config = config or EngineConfig()
+        config = EngineConfig() if config is None else config
+        require_type("V72", "config", config, EngineConfig)
+        for name in ("manifest", "config", "bind", "launch", "collect", "discard"):
+            if not hasattr(executor, name):
+                found = f"{type(executor).__name__} without {name}"
+                raise ContractViolation("V92", "executor", "a pa_spec.ModelExecutor", found)
         for role, part, default in (
             ("executor", executor, None),
             ("cache", cache, PagedCacheManager),
@@ -132,13 +137,15 @@ class Engine(Generic[HandleT]):
         core = self._core
         core.require_owner("V92", "run")
         capacity = self._capacity(buffer, max_events)
+        if buffer is not None:
+            buffer.columns = empty_columns(0)  # should the step raise, nothing is delivered twice
         if capacity == 0:
             core.require_healthy()
         else:
             self._lifecycle.reclaim()
             if not len(core.queue):
                 core.require_healthy()
-                with core.step_running():
+                with core.step_lock:
                     outcome = self._transaction.execute()
                 core.statistics.outcomes[outcome] += 1
         columns = core.queue.drain(capacity)
@@ -196,6 +203,7 @@ class Engine(Generic[HandleT]):
             return max_events
         if max_events is not None:
             raise ContractViolation("V92", "run", "a buffer or max_events", "both")
+        require_type("V92", "buffer", buffer, EventBuffer)
         if buffer.owner() is not self:
             raise ContractViolation("V92", "buffer", "a buffer of this engine", "another's")
         return buffer.capacity

@@ -32,7 +32,7 @@ from pa_engine.events import (
     Usage,
     empty_columns,
 )
-from pa_engine.options import GeneratorParams, RequestOptions, TurnOptions
+from pa_engine.options import GeneratorParams, RequestOptions, TurnOptions, require_type
 from pa_engine.record import RequestRecord
 from pa_engine.request import Request
 from pa_engine.residents import TurnStart
@@ -55,7 +55,11 @@ class RequestLifecycle:
         core = self._core
         core.require_owner("V87", "create_request")
         core.require_healthy()
-        params = params or GeneratorParams()
+        self.reclaim()
+        params = GeneratorParams() if params is None else params
+        require_type("V87", "params", params, GeneratorParams)
+        if options is not None:
+            require_type("V88", "options", options, RequestOptions)
         self._check_vocabulary(params.eos_token_ids or (), "eos_token_ids")
         asked = options.max_session_tokens if options else 0
         if asked > core.session_limit:
@@ -76,6 +80,9 @@ class RequestLifecycle:
         core = self._core
         core.require_owner("V89", "begin_turn")
         core.require_healthy()
+        self.reclaim()
+        if options is not None:
+            require_type("V89", "options", options, TurnOptions)
         self._require_idle(record)
         given = self._token_array(tokens)
         start = self._turn_start(record, given, options or TurnOptions())
@@ -211,7 +218,7 @@ class RequestLifecycle:
     def _token_array(self, tokens: Sequence[int] | Int32Array) -> Int32Array:
         try:
             given = np.asarray(tokens)
-        except ValueError as error:
+        except (ValueError, TypeError, RuntimeError) as error:  # ragged, or a tensor elsewhere
             raise InputUnusable("tokens", f"{error}", "a list of ids") from error
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise InputUnusable("tokens", f"{given.dtype} of rank {given.ndim}", "a list of ids")

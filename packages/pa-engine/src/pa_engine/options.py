@@ -151,6 +151,12 @@ def _check_integers(params: GeneratorParams) -> None:
         _check_integer("V87", "eos_token_ids", token, 0, _INT32_MAX)
 
 
+def require_type(rule: str, name: str, value: object, wanted: type) -> None:
+    """Raise ContractViolation unless the value is of the wanted type."""
+    if not isinstance(value, wanted):
+        raise ContractViolation(rule, name, wanted.__name__, type(value).__name__)
+
+
 def _check_integer(rule: str, name: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise ContractViolation(rule, name, f"an integer from {least} to {most}", repr(value))

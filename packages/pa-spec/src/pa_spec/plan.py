@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pa_spec.arrays import BoolArray, IndexArray, Int32Array, Int64Array
+from pa_spec.errors import ContractViolation
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,16 @@ class StepLimits:
     max_scheduled_tokens: int
     chunk_tokens: int = 0
     reserve_turn_limit: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("max_batch_size", 1),
+            ("max_scheduled_tokens", 1),
+            ("chunk_tokens", 0),
+        ):
+            value: object = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ContractViolation("V72", name, f"an integer from {least}", repr(value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ from pa_engine.report import violation
 
 def check_answers(sampled: SampledTokens, count: int, vocab_size: int) -> Sequence[Violation]:
     """Check that there are `count` tokens, int32 ids of the vocabulary; costs one reduction."""
+    told = _of_another_kind(sampled)
+    if told:
+        return told
     token, faulty = sampled.token, sampled.faulty
     sound = (
         token.shape == (count,)
@@ -27,6 +30,23 @@ def check_answers(sampled: SampledTokens, count: int, vocab_size: int) -> Sequen
     if sound:
         return ()
     return tuple(_explain(sampled, count, vocab_size))
+
+
+def _of_another_kind(sampled: object) -> Sequence[Violation]:
+    """Report an answer that is not SampledTokens of arrays and a whole number."""
+    if not isinstance(sampled, SampledTokens):
+        parts: list[tuple[str, object, type]] = [("answer", sampled, SampledTokens)]
+    else:
+        parts = [
+            ("token", sampled.token, np.ndarray),
+            ("faulty", sampled.token if sampled.faulty is None else sampled.faulty, np.ndarray),
+            ("execution_ns", sampled.execution_ns, int),
+        ]
+    return [
+        violation("answers.shape", name=name, found=type(part).__name__, expected=wanted.__name__)
+        for name, part, wanted in parts
+        if not isinstance(part, wanted)
+    ]
 
 
 def _explain(sampled: SampledTokens, count: int, vocab_size: int) -> Iterator[Violation]:

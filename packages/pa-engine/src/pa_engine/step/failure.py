@@ -36,3 +36,15 @@ def outcome_of(phase: Phase, error: BaseException, *, on_device: bool) -> Outcom
 def is_fatal(outcome: Outcome) -> bool:
     """Whether an engine is unusable after this outcome."""
     return outcome in (Outcome.EXECUTION_CONTRACT_FAILURE, Outcome.FATAL_EXECUTION_FAILURE)
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """Cut the tracebacks of an error and its causes, whose frames hold the step's tensors.
+
+    A retry after a lack of memory must find the memory of the first attempt free.
+    """
+    chain: BaseException | None = error
+    while chain is not None and chain.__traceback__ is not None:
+        chain.__traceback__ = None
+        chain = chain.__cause__ or chain.__context__
+    return error

@@ -41,7 +41,7 @@ from pa_engine.step.answer_check import check_answers
 from pa_engine.step.check import check_step
 from pa_engine.step.checkpoint import take_checkpoint
 from pa_engine.step.fail_stop import stop_engine
-from pa_engine.step.failure import is_fatal, outcome_of
+from pa_engine.step.failure import is_fatal, outcome_of, without_frames
 from pa_engine.step.in_flight import HandleT, InFlightStep
 from pa_engine.step.plan_check import check_admissions, check_refusals
 from pa_engine.step.publication import publish
@@ -86,6 +86,7 @@ class StepTransaction(Generic[HandleT]):
         core.statistics.deferred_rows += len(plan.deferred)
         self._fail_unserviceable(plan)
         if not plan.num_rows:
+            core.cache.end_step(step_id)  # what a refused turn gave back waits for no step
             return self._report_nothing_ran(plan)
         step: InFlightStep[HandleT] = InFlightStep(step_id, plan)
         try:
@@ -227,7 +228,7 @@ class StepTransaction(Generic[HandleT]):
             flags, code = EventFlags.CAPACITY_BLOCKED, ErrorCode.EXECUTION_CAPACITY_EXCEEDED
         else:
             flags, code = EventFlags.RETRYABLE, ErrorCode.RETRYABLE_EXECUTION
-        self._core.last_abort = error
+        self._core.last_abort = without_frames(error)
         self._core.queue.append(engine_event(flags, code))
         return outcome
 

@@ -100,6 +100,10 @@ def _rows(logits: Tensor, highest: Tensor, batch: SamplingBatch, chosen: IndexAr
 
 
 def _check(logits: Tensor, batch: SamplingBatch) -> None:
+    kinds = (torch.float32, torch.float16, torch.bfloat16)
+    if logits.ndim != 2 or not logits.shape[1] or logits.dtype not in kinds:
+        found = f"{logits.dtype} {list(logits.shape)}"
+        raise InputUnusable("logits", found, "[rows, vocabulary] float32, float16 or bfloat16")
     for name in ("temperature", "top_k", "top_p", "uniform", "penalty"):
         column = getattr(batch, name)
         if column is not None and len(column) != logits.shape[0]:
