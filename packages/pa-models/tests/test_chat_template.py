@@ -141,3 +141,32 @@ def test_folders_keep_their_template_in_one_of_three_ways(
     template = read_folder_chat_template(tmp_path)
 
     assert (None if template is None else template.render(ASK)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("chat_template.jinja", b"caf\xe9"),
+        ("chat_template.jinja", None),
+        ("tokenizer_config.json", b'{"chat_template": ["x"]}'),
+        ("tokenizer_config.json", b"[" * 100_000),
+    ],
+    ids=["not UTF-8", "a folder", "names without templates", "too deep"],
+)
+def test_a_template_that_cannot_be_read_is_named(
+    tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    if content is None:
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(InputUnusable, match="allowed"):
+        read_folder_chat_template(tmp_path)
+
+
+def test_the_default_among_named_templates_is_taken(tmp_path: Path) -> None:
+    named = [{"name": ["odd"], "template": "a"}, {"name": "default", "template": "b"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))
+
+    assert read_folder_chat_template(tmp_path) is not None

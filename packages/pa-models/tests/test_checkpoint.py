@@ -223,3 +223,13 @@ def test_end_token_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, tiny_config("llama", eos_token_id=300))
 
     refused(tmp_path, "eos_token_id", "300")
+
+
+def test_more_layers_than_the_configuration_has_are_refused(tmp_path: Path) -> None:
+    config = tiny_config("llama")
+    write_checkpoint(tmp_path, config)
+    fewer = {**config, "num_hidden_layers": config["num_hidden_layers"] - 1}
+    (tmp_path / "config.json").write_text(json.dumps(fewer))
+
+    with pytest.raises(InputUnusable, match=r"model\.layers\.1\.input_layernorm"):
+        pa_models.load_decoder(tmp_path)

@@ -219,3 +219,17 @@ def test_a_pipe_can_be_the_input(pa: Runner, model: str, tmp_path: Path) -> None
 
     writer.join()
     assert [record["prompt"] for record in ran.records] == ["a", "b"]
+
+
+def test_the_file_that_a_model_s_name_stands_for_is_not_written_over(
+    pa: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "small.gguf"
+    file.write_bytes(b"precious")
+    monkeypatch.setattr("pa_models.find_model", lambda _: file)
+
+    ran = pa("generate", "--model", "smollm2", "--prompt", "hi", "--output", str(file))
+
+    assert ran.status == 2
+    assert ran.said("--output")
+    assert file.read_bytes() == b"precious"

@@ -140,3 +140,18 @@ def test_a_device_is_written_through_and_stays() -> None:
 
     assert device.is_char_device()
     assert device.stat().st_rdev == before
+
+
+def test_what_an_earlier_interrupted_run_saved_is_not_written_over(tmp_path: Path) -> None:
+    target = tmp_path / "out.jsonl"
+    target.write_text("old\n")
+    (tmp_path / "out.jsonl.partial").write_text("precious\n")
+
+    file = ResultFile(target)
+    file.write("new")
+    place = file.keep()
+
+    assert place == tmp_path / "out.jsonl.partial-2"
+    assert (tmp_path / "out.jsonl.partial-2").read_text() == "new\n"
+    assert (tmp_path / "out.jsonl.partial").read_text() == "precious\n"
+    assert target.read_text() == "old\n"

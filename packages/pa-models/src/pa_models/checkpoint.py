@@ -69,9 +69,9 @@ def read_json(path: Path) -> Fields:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         problem = "no such file" if isinstance(error, FileNotFoundError) else str(error)
-        raise InputUnusable(str(path), problem) from error
-    except ValueError as error:
-        raise InputUnusable(str(path), f"not JSON ({error})") from error
+        raise InputUnusable(str(path), problem, "a file of JSON") from error
+    except (ValueError, RecursionError) as error:
+        raise InputUnusable(str(path), f"not JSON ({error})", "a JSON object") from error
     if not isinstance(value, Mapping):
         raise InputUnusable(str(path), f"a JSON {type(value).__name__}", "a JSON object")
     return Fields(path.name, value)

@@ -41,11 +41,18 @@ def read_folder_chat_template(folder: Path) -> ChatTemplate | None:
     special = _special_tokens(config)
     file = folder / "chat_template.jinja"
     if file.exists():
-        return ChatTemplate(file.read_text(encoding="utf-8"), special)
+        try:
+            return ChatTemplate(file.read_text(encoding="utf-8"), special)
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputUnusable(str(file), f"{error}", "a file of UTF-8 text") from error
     source = config.raw("chat_template")
     if isinstance(source, list):
-        named = {each.get("name"): each.get("template") for each in source}
-        source = named.get("default")
+        wanted = [each for each in source if isinstance(each, Mapping)]
+        if len(wanted) < len(source):
+            allowed = "objects with a name and a template"
+            raise InputUnusable(f"{config.name}.chat_template", f"{source!r:.80}", allowed)
+        defaults = [each.get("template") for each in wanted if each.get("name") == "default"]
+        source = defaults[0] if defaults else None
     if source is None:
         return None
     if not isinstance(source, str):

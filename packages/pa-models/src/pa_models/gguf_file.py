@@ -76,12 +76,15 @@ class GgufFile:
         """Dequantize one tensor to float32, rows first."""
         stored = self._find(name)
         try:
-            values = dequantize(stored.data, stored.tensor_type)
+            with np.errstate(all="ignore"):  # what it makes of damaged scales is looked at below
+                values = dequantize(stored.data, stored.tensor_type)
         except NotImplementedError as error:
             problem = f"tensor {name} has type {stored.tensor_type.name}, which nothing decodes"
             raise InputUnusable(self.name, problem) from error
         except _DAMAGE as error:
             raise InputUnusable(self.name, f"tensor {name} is damaged ({error})") from error
+        if not np.isfinite(values).all():
+            raise InputUnusable(self.name, f"tensor {name} is damaged (it holds NaN or infinity)")
         return torch.from_numpy(np.array(values, dtype=np.float32))
 
     def _find(self, name: str) -> Any:

@@ -63,6 +63,10 @@ def load_weights(
 
     Raises InputUnusable naming the tensor and both shapes when one is missing or misshapen.
     """
+    surplus = f"model.layers.{config.num_layers}.input_layernorm.weight"
+    if source.has(surplus):
+        problem = f"holds {surplus} although the configuration has {config.num_layers} layers"
+        raise InputUnusable(source.name, problem, "as many layers as num_hidden_layers says")
     reader = _Reader(source, dtype, device)
     embedding, head = _embeddings(source, reader, config)
     return ModelWeights(

@@ -193,7 +193,8 @@ class BatchServer:
             total = self._engine.statistics().total_blocks
             return (
                 f"its {len(running.prompt)} tokens and up to {running.token_limit} new ones "
-                f"can never fit; allowed: what the cache's blocks hold, {total} of them"
+                f"can never fit; allowed: what {total} cache blocks hold; ask for fewer new "
+                "tokens or give --num-blocks"
             )
         if event.error_code is ErrorCode.REQUEST_EXECUTION_FAILURE:
             return "the model gave no finite score for any token"

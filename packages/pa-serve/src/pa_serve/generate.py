@@ -141,7 +141,14 @@ def _what_happened(outcome: RunOutcome, place: Path | None) -> str:
     return f"{outcome.first_error} ({outcome.num_errors} of {total} prompts have an error){kept}"
 
 
-def _files_of_model(model: Path) -> tuple[Path, ...]:
+def _files_of_model(name: str) -> tuple[Path, ...]:
+    """Return the model's file, or its folder and what is in it; nothing when there is no such."""
+    from pa_models import find_model
+
+    try:
+        model = find_model(name)
+    except InputUnusable:
+        return ()  # loading says so, before anything is written
     return (model, *model.iterdir()) if model.is_dir() else (model,)
 
 
@@ -152,7 +159,9 @@ def read_job(arguments: argparse.Namespace) -> GenerateJob:
         raise InputUnusable("--prompt, --input", "none given", "at least one of them")
     prompts = tuple(read_option(index, text) for index, text in enumerate(arguments.prompt))
     total: int | None = len(prompts)
-    taken = _files_of_model(Path(arguments.model))
+    taken: tuple[Path, ...] = ()
+    if arguments.output is not None or arguments.stats is not None:
+        taken = _files_of_model(arguments.model)
     if arguments.input is not None:
         num_lines = count_lines(arguments.input)
         total = None if num_lines is None else len(prompts) + num_lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from itertools import chain, count
 from pathlib import Path
 from typing import final
 
@@ -86,13 +87,17 @@ class ResultFile:
     def keep(self) -> Path | None:
         """Save the lines of an unfinished run and return where; None when there are none.
 
-        An older file is worth more than part of a new one: it stays, the lines go beside it.
+        An older file is worth more than part of a new one: it stays, the lines go beside it, into
+        the first of NAME.partial, NAME.partial-2 and so on that is free.
         """
         if not self.num_lines:
             self.discard()
             return None
-        beside = self._target.with_name(f"{self._target.name}.partial")
-        return self._move_to(beside if self._target.exists() else self._target)
+        if not self._target.exists():
+            return self._move_to(self._target)
+        names = chain((".partial",), (f".partial-{number}" for number in count(2)))
+        beside = (self._target.with_name(self._target.name + name) for name in names)
+        return self._move_to(next(path for path in beside if not path.exists()))
 
     def discard(self) -> None:
         """Leave the target as it was and nothing beside it."""
