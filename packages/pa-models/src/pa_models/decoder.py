@@ -22,6 +22,7 @@ from torch.nn import functional
 from pa_models.attention import PagedSelfAttention, QkNorm
 from pa_models.model_config import ModelConfig
 from pa_models.projection import make_projection
+from pa_models.threads import threads_for
 from pa_models.weights import LayerWeights, ModelWeights
 
 _ELEMENT_TYPES = {
@@ -112,7 +113,11 @@ class LlamaDecoder:
         """Run one step; logits [len(logits_rows), V] float32."""
         if self._attention is None:
             raise EngineFailed("forward before bind: the decoder has no cache tensors")
-        attention = self._attention.begin(inputs)
+        with threads_for(len(inputs.input_ids)):
+            return self._forward(inputs, self._attention)
+
+    def _forward(self, inputs: StepInputs[Tensor], layers: PagedSelfAttention) -> Tensor:
+        attention = layers.begin(inputs)
         stream = functional.embedding(inputs.input_ids, self._embedding)  # [T, hidden]
         last = len(self._layers) - 1
         for index, layer in enumerate(self._layers):
