@@ -15,10 +15,9 @@ from typing import Any
 import pa_models
 import pytest
 import torch
+import transformers
 from pa_models.testing import PagedRun, tiny_config, write_checkpoint
 from torch import Tensor
-
-transformers = pytest.importorskip("transformers", reason="the integration session installs it")
 
 # Sums of at most 64 float32 products through two layers, in another order on each side; logits
 # are near 1. Measured: at most 9e-6.

@@ -197,7 +197,7 @@ class StepTransaction(Generic[HandleT]):
         statistics.peak_blocks_used = max(statistics.peak_blocks_used, usage.total - usage.free)
         try:
             publish(core, step, results, reservation, lambda p: self._enter(step, p))
-        except BaseException as error:  # noqa: BLE001 (whatever it is, the step is undone)
+        except BaseException as error:  # noqa: BLE001 (nothing is undone here: fail-stop)
             return self._fail_for(step, error)
         core.cache.end_step(step.step_id)
         return Outcome.COMMITTED
