@@ -1,0 +1,1 @@
+"""Exported folders: genai_config.json against the graphs that it names."""

@@ -1,0 +1,1 @@
+"""ONNX graphs: reading them and checking their nodes."""

@@ -1,0 +1,1 @@
+"""Hugging Face folders: what config.json means, and whether the weights agree."""
