@@ -45,7 +45,8 @@ class Rule:
 
     expected: what an error says is allowed, by case; "" is the case of a rule that has only one.
     feature: what will check a pending rule. reason: why a rule is not ours, or superseded.
-    decision: the decision that settled or narrowed it.
+    decision: the decision that settled or narrowed it. remainder: what of an active rule is decided
+    elsewhere.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Rule:
     feature: str = ""
     reason: str = ""
     decision: str = ""
+    remainder: str = ""
 
     def violation(
         self, name: str, actual: str, case: str = "", /, **values: object

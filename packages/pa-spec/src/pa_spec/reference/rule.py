@@ -42,8 +42,9 @@ def invariant_parts() -> Iterator[str]:
 
 
 def status_text(row: Rule | Invariant) -> str:
-    """Write a status with the feature or the reason that belongs to it."""
-    return ": ".join(filter(None, (_STATUS[row.status], row.feature, row.reason)))
+    """Write a status with the feature, the reason or the remainder that belongs to it."""
+    rest = row.remainder if isinstance(row, Rule) else ""
+    return ": ".join(filter(None, (_STATUS[row.status], row.feature, row.reason, rest)))
 
 
 def _names(names: Sequence[str]) -> str:

@@ -25,8 +25,9 @@ def check_manifest(manifest: StateManifest, num_layers: int | None = None) -> No
 
 def _check_layers(group: StateGroup, num_layers: int | None) -> None:
     ids = group.layer_ids
+    last = "the last layer" if num_layers is None else num_layers - 1
     inside = bool(ids) and min(ids) >= 0 and (num_layers is None or max(ids) < num_layers)
-    if not inside or len(set(ids)) != len(ids):
-        last = "the last layer" if num_layers is None else num_layers - 1
-        found = f"{group.kind.value}: {list(ids)}"
-        raise rules()["V77"].violation("layer_ids", found, last=last)
+    if inside and len(set(ids)) == len(ids):
+        return
+    case = "empty" if not ids else "duplicate" if inside else "outside"
+    raise rules()["V77"].violation("layer_ids", f"{group.kind.value}: {list(ids)}", case, last=last)
