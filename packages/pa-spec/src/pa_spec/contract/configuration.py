@@ -8,6 +8,7 @@ from functools import cache
 from types import MappingProxyType
 
 from pa_spec.contract.data import by_id, records, table
+from pa_spec.element_type import ElementType
 from pa_spec.state import GroupKind
 
 _GROUPS = "manifest/state_groups.toml"
@@ -50,6 +51,29 @@ class StateBinding:
     also_seen: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ModelTensor:
+    """A tensor of a step beside the decoder's state (spec/manifest/tensors.toml)."""
+
+    key: str
+    direction: str
+    shape: str
+    meaning: str
+    default: str = ""
+    is_template: bool = False
+    is_required: bool = False
+    types: tuple[ElementType, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelObject:
+    """The keys of one object of a model's configuration (spec/config/model.toml)."""
+
+    object: str
+    keys: tuple[str, ...]
+    meaning: str
+
+
 @cache
 def settings() -> Mapping[str, Setting]:
     """Return the configuration keys."""
@@ -67,3 +91,15 @@ def state_group_kinds() -> Mapping[GroupKind, GroupRecord]:
 def state_bindings() -> Mapping[str, StateBinding]:
     """Return the name templates that bind state."""
     return by_id(records(StateBinding, table(_GROUPS)["binding"]), "name")
+
+
+@cache
+def model_tensors() -> Mapping[str, ModelTensor]:
+    """Return the tensors that a step feeds and takes, beside state, by their key."""
+    return by_id(records(ModelTensor, table("manifest/tensors.toml")["tensor"]), "key")
+
+
+@cache
+def model_objects() -> Mapping[str, ModelObject]:
+    """Return the objects of a model's configuration with their keys."""
+    return by_id(records(ModelObject, table("config/model.toml")["object"]), "object")

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pa_spec.contract import Setting, settings, state_bindings, state_group_kinds
+from pa_spec.contract import (
+    Setting,
+    model_objects,
+    model_tensors,
+    settings,
+    state_bindings,
+    state_group_kinds,
+)
 from pa_spec.reference.markdown import code, codes, table
 
 
@@ -12,9 +19,13 @@ def configuration_parts() -> Iterator[str]:
     """Yield the parts of the page."""
     yield "## Configuration keys"
     yield setting_table()
+    yield "## Keys of a model"
+    yield object_table()
     yield "## State groups"
     yield group_table()
     yield binding_table()
+    yield "## Tensors of a step"
+    yield tensor_table()
 
 
 def setting_table() -> str:
@@ -43,6 +54,32 @@ def binding_table() -> str:
         (
             (code(r.name), r.kind.value, r.direction, code(r.default), codes(r.also_seen))
             for r in state_bindings().values()
+        ),
+    )
+
+
+def object_table() -> str:
+    """Write the objects of a model's configuration as a table."""
+    return table(
+        ("object", "keys", "meaning"),
+        ((code(r.object), codes(r.keys), r.meaning) for r in model_objects().values()),
+    )
+
+
+def tensor_table() -> str:
+    """Write the tensors of a step as a table."""
+    return table(
+        ("key", "direction", "default", "shape", "element types", "meaning"),
+        (
+            (
+                code(r.key),
+                r.direction,
+                code(r.default) if r.default else "absent",
+                r.shape,
+                codes(tuple(each.value for each in r.types)),
+                r.meaning,
+            )
+            for r in model_tensors().values()
         ),
     )
 
