@@ -1,4 +1,4 @@
-"""The operator's tables: inputs, outputs, attributes, element types, modes and decisions."""
+"""The operator's tables: inputs, outputs, attributes, types, modes, old calls and decisions."""
 
 from __future__ import annotations
 
@@ -74,6 +74,16 @@ class InputMode:
 
 
 @dataclass(frozen=True, slots=True)
+class CompatibilityCondition:
+    """What holds of an old model's calls: names are inputs or attributes, value what they are."""
+
+    id: str
+    names: tuple[str, ...]
+    value: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What was decided where the documents are open or disagree; rules: the rules it touches."""
 
@@ -113,6 +123,13 @@ def type_constraints() -> Mapping[str, TypeConstraint]:
 def input_modes() -> tuple[InputMode, ...]:
     """Return the legal patterns of query, key, value and value_cache."""
     return records(InputMode, table("operator/input_modes.toml")["input_mode"])
+
+
+@cache
+def compatibility() -> Mapping[str, CompatibilityCondition]:
+    """Return what holds of every call of an old model, by id."""
+    rows = table("operator/compatibility.toml")["condition"]
+    return by_id(records(CompatibilityCondition, rows))
 
 
 @cache
