@@ -47,7 +47,10 @@ def check_settings(document: Mapping[str, Any], findings: Findings, file: str) -
     engine = document.get("engine")
     if isinstance(engine, Mapping) and {"dynamic_batching", "static_batching"} <= engine.keys():
         findings.add("V75", Place(file, "engine"), "engine", "both of them")
-    _check_budget(document, findings, file)
+    if is_given(document, _DYNAMIC):
+        keys = {row.field: row.key for row in settings().values() if row.status == "active"}
+        limits = {field: setting_value(document, key) for field, key in keys.items()}
+        check_budget(limits, findings, lambda field: Place(file, keys[field]))
 
 
 def setting_value(document: Mapping[str, Any], key: str) -> bool | float | None:
@@ -80,9 +83,9 @@ def resolved_settings(document: Mapping[str, Any]) -> dict[str, str]:
             continue
         value = setting_value(document, key)
         if value is None:
-            facts[key] = "unusable" if _is_given(document, key) else "unset"
+            facts[key] = "unusable" if is_given(document, key) else "unset"
         else:
-            facts[key] = shown(value) + ("" if _is_given(document, key) else " (default)")
+            facts[key] = shown(value) + ("" if is_given(document, key) else " (default)")
     return facts
 
 
@@ -140,8 +143,8 @@ def _report(fault: str, place: Place, value: object, kind: str, findings: Findin
     name, actual = key.rpartition(".")[2], shown(value)
     if fault == "V74":
         findings.add(fault, place, name, actual, case="object" if kind == "object" else "flag")
-    elif fault == "engine.wrong_type":
-        findings.add(fault, place, name, actual, type=_TYPES[kind])
+    elif fault == "engine.wrong_value":
+        findings.add(fault, place, name, actual, allowed=_TYPES[kind])
     elif fault == "V87":
         findings.add(fault, place, name, actual, allowed=settings()[key].allowed)
     else:
@@ -151,7 +154,7 @@ def _report(fault: str, place: Place, value: object, kind: str, findings: Findin
 def _type_id(key: str) -> str:
     """Return the id of a value of another type than its key takes."""
     if not key.startswith("engine"):
-        return "engine.wrong_type"
+        return "engine.wrong_value"
     if key in OBJECTS or settings()[key].type == "bool":
         return "V74"
     return "V72" if settings()[key].type == "int" else "V73"
@@ -174,25 +177,26 @@ def is_block_size_legal(size: int) -> bool:
     return size >= 16 and not size & (size - 1)
 
 
-def _check_budget(document: Mapping[str, Any], findings: Findings, file: str) -> None:
-    """Say what legal limits come to that are at odds with each other."""
-    if not _is_given(document, _DYNAMIC):
+def check_budget(
+    limits: Mapping[str, object], findings: Findings, place_of: Callable[[str], Place]
+) -> None:
+    """Say what limits come to that are legal and at odds with each other.
+
+    limits: by the names of EngineConfig's fields; None = unusable or unset. place_of: a field's.
+    """
+    tokens, rows, chunk = map(limits.get, ("max_scheduled_tokens", "max_batch_size", "chunk_size"))
+    if not isinstance(tokens, int):
         return
-    key = f"{_DYNAMIC}.max_scheduled_tokens"
-    tokens = setting_value(document, key)
-    rows = setting_value(document, f"{_DYNAMIC}.max_batch_size")
-    chunk = setting_value(document, "search.chunk_size")
-    if tokens is None:
-        return
-    if rows is not None and tokens < rows:
-        name = "max_scheduled_tokens"
-        findings.add("engine.budget_below_batch", Place(file, key), name, tokens, rows=rows)
-    if chunk is not None and chunk > tokens:
-        place = Place(file, "search.chunk_size")
+    if isinstance(rows, int) and tokens < rows:
+        place = place_of("max_scheduled_tokens")
+        findings.add("engine.budget_below_batch", place, "max_scheduled_tokens", tokens, rows=rows)
+    if isinstance(chunk, int) and chunk > tokens:
+        place = place_of("chunk_size")
         findings.add("engine.chunk_above_budget", place, "chunk_size", chunk, tokens=tokens)
 
 
-def _is_given(document: Mapping[str, Any], key: str) -> bool:
+def is_given(document: Mapping[str, Any], key: str) -> bool:
+    """Return whether a configuration has a key, whatever its value."""
     found: Any = document
     for part in key.split("."):
         if not isinstance(found, Mapping) or part not in found:
