@@ -84,6 +84,11 @@ class Findings:
         self._keep(finding)
 
     @property
+    def total(self) -> int:
+        """How many findings were seen, kept or not."""
+        return self._seen.total()
+
+    @property
     def omitted(self) -> dict[str, int]:
         """How many findings of an id were seen beyond those that are kept."""
         most = MAX_FINDINGS_OF_A_KIND
