@@ -58,10 +58,10 @@ def test_reason_names_the_value_that_is_not_served() -> None:
 
 @pytest.mark.parametrize(
     ("metadata", "found"),
-    [(None, 4 * 2**19 * 64 * 8), ([0, 0], 4 * 2**19 * 64 * 8), ([0, 32], 4 * 2**19 * 32 * 8)],
+    [(None, 2**31), ([0, 0], 2**31), ([0, 32], 2**30), ([0, 33], 2**30 + 2**25)],
 )
 def test_score_matrix_counts_as_wide_as_its_bound(metadata: list[int] | None, found: int) -> None:
-    changes = {"query": {"shape": [2**19, 128]}, "num_heads": 4, "qk_output": 1}
+    changes = {"query": {"shape": [2**20, 128]}, "num_heads": 4, "qk_output": 1}
     rows = {"block_table": {"shape": [2, 4]}, "output_qk_type": "float64"}
     bounds = {"metadata": metadata} if metadata else {}
     limit = 2**30
