@@ -116,7 +116,8 @@ class ModelMeaning:
     this project has no kind of state for a layer (the reason is among the findings).
     eos: ids in ascending order; the files' own, no class default. element_type: of the weights,
     None = not said. cache_element_type: of the caches, the weights' where that may be cached.
-    backends: by name, "" = would serve it, else why not.
+    backends: by name, "" = would serve it, else why not. weight_bytes: of all stored tensors, None
+    = there are none, or not all could be read.
     """
 
     model_type: str
@@ -134,6 +135,7 @@ class ModelMeaning:
     eos: tuple[EosId, ...] = ()
     final_softcap: float = 0.0
     backends: Mapping[str, str] | None = None
+    weight_bytes: int | None = None
 
     @property
     def kv_bytes_per_token(self) -> int:

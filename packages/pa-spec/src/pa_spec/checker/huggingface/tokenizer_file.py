@@ -1,0 +1,157 @@
+"""A folder's tokenizer files: which there are, what their vocabulary is, what ends a text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pa_spec.checker.finding import Findings, Place
+from pa_spec.checker.huggingface.vocabulary import Vocabulary, read_vocab, read_vocabulary
+from pa_spec.checker.source import read_bytes, read_json
+from pa_spec.checker.text import shown
+
+TOKENIZER = "tokenizer.json"
+CONFIG = "tokenizer_config.json"
+SPECIAL_TOKENS = "special_tokens_map.json"
+TEMPLATE = "chat_template.jinja"
+TEMPLATE_JSON = "chat_template.json"
+BINARIES = ("tokenizer.model", "tekken.json", "tiktoken.model", "spiece.model", "vocab.txt")
+"""Vocabularies that are looked at for being there and readable only."""
+
+MAX_BINARY_BYTES = 64 * 2**20
+MAX_TEMPLATE_CHARACTERS = 2**18
+MAX_SPECIALS = 2000
+_LFS_START = b"version https://git-lfs"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerFacts:
+    """What the files say together.
+
+    vocabulary: None when it stands in a file that is not looked into. eos_id: of eos_token, None =
+    not said, or not in the vocabulary. eos_file and template_file: the files that say so, "" = none
+    does.
+    """
+
+    vocabulary: Vocabulary | None = None
+    eos_token: str = ""
+    eos_id: int | None = None
+    eos_file: str = ""
+    template: str = ""
+    template_file: str = ""
+
+    def template_end(self, ids: set[int]) -> str | None:
+        """Say what special tokens the chat template writes when none of them is among the ids.
+
+        None: there is nothing to object to, or nothing can be said.
+        """
+        vocabulary, text = self.vocabulary, self.template
+        if vocabulary is None or not text or len(text) > MAX_TEMPLATE_CHARACTERS:
+            return None
+        endings = [each for each in map(vocabulary.text_of, sorted(ids)) if each]
+        if "eos_token" in text or not endings or any(each in text for each in endings):
+            return None
+        specials = [each for each in vocabulary.specials if each and each in text]
+        if not specials or len(vocabulary.specials) > MAX_SPECIALS:
+            return None
+        last = max(specials, key=text.rfind)
+        return f"{shown(last)} and not {shown(endings[0])}"
+
+
+def read_tokenizer(folder: Path, vocab_size: int | None, findings: Findings) -> TokenizerFacts:
+    """Read and check a folder's tokenizer files.
+
+    vocab_size: rows of the embedding, None = unknown, then ids are not compared with it.
+    """
+    vocabulary = _vocabulary(folder, findings)
+    if vocabulary is not None and vocab_size is not None:
+        vocabulary.check_ids(vocab_size, findings)
+    settings = _optional_json(folder, CONFIG, findings)
+    if vocabulary is not None:
+        vocabulary.add_decoder(settings.get("added_tokens_decoder"))
+    others = _optional_json(folder, SPECIAL_TOKENS, findings)
+    template, template_file = _template(folder, settings, findings)
+    eos_token, eos_file = _eos_token(settings, others)
+    eos_id = vocabulary.id_of(eos_token) if vocabulary is not None and eos_token else None
+    return TokenizerFacts(vocabulary, eos_token, eos_id, eos_file, template, template_file)
+
+
+def _vocabulary(folder: Path, findings: Findings) -> Vocabulary | None:
+    """Read the first vocabulary that there is, in the order in which readers prefer them."""
+    if _is_there(folder, TOKENIZER):
+        document = read_json(folder / TOKENIZER, findings, TOKENIZER)
+        return None if document is None else read_vocabulary(document, TOKENIZER, findings)
+    binaries = [name for name in BINARIES if _is_there(folder, name)]
+    for name in binaries:
+        data = read_bytes(folder / name, findings, name, MAX_BINARY_BYTES)
+        if data is not None and (not data or data.startswith(_LFS_START)):
+            actual = "a Git LFS pointer in the file's place" if data else "an empty file"
+            findings.add("tokenizer.no_vocabulary", Place(name), "vocabulary", actual)
+    if _is_there(folder, "vocab.json"):
+        if not _is_there(folder, "merges.txt"):
+            findings.add("tokenizer.no_merges", Place("vocab.json"), "merges.txt", "no such file")
+        document = read_json(folder / "vocab.json", findings, "vocab.json")
+        return None if document is None else read_vocab(document, "vocab.json", findings)
+    if not binaries and not any(name.endswith(".tiktoken") for name in _names(folder)):
+        findings.add("tokenizer.absent", Place(), "tokenizer", "none")
+    return None
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    # A link that leads nowhere is there, and will be found unreadable.
+    return os.path.lexists(folder / name)
+
+
+def _names(folder: Path) -> Iterator[str]:
+    try:
+        yield from (each.name for each in folder.iterdir())
+    except OSError:
+        return
+
+
+def _optional_json(folder: Path, name: str, findings: Findings) -> Mapping[str, Any]:
+    if not _is_there(folder, name):
+        return {}
+    return read_json(folder / name, findings, name) or {}
+
+
+def _eos_token(*documents: Mapping[str, Any]) -> tuple[str, str]:
+    for document, file in zip(documents, (CONFIG, SPECIAL_TOKENS), strict=True):
+        written = document.get("eos_token")
+        if isinstance(written, dict):
+            written = written.get("content")
+        if isinstance(written, str) and written:
+            return written, file
+    return "", ""
+
+
+def _template(folder: Path, settings: Mapping[str, Any], findings: Findings) -> tuple[str, str]:
+    """Return the chat template and its file; a list of named ones counts as all of them."""
+    if _is_there(folder, TEMPLATE):
+        data = read_bytes(folder / TEMPLATE, findings, TEMPLATE, MAX_BINARY_BYTES)
+        if data is None:
+            return "", ""
+        try:
+            return data.decode("utf-8"), TEMPLATE
+        except UnicodeDecodeError as error:
+            actual = f"byte 0x{data[error.start]:02x} at {error.start}"
+            findings.add("tokenizer.template_not_text", Place(TEMPLATE), "template", actual)
+            return "", ""
+    written, file = settings.get("chat_template"), CONFIG
+    if written is None:
+        document = _optional_json(folder, TEMPLATE_JSON, findings)
+        written, file = document.get("chat_template"), TEMPLATE_JSON
+    if isinstance(written, list):
+        parts = [each.get("template") for each in written if isinstance(each, dict)]
+        written = "\n".join(each for each in parts if isinstance(each, str))
+    if written is None or written == "":
+        findings.add("tokenizer.no_chat_template", Place(CONFIG), "chat_template", "none")
+        return "", ""
+    if not isinstance(written, str):
+        actual = shown(written)
+        findings.add("tokenizer.template_not_text", Place(file), "chat_template", actual)
+        return "", ""
+    return written, file
