@@ -23,8 +23,8 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "pa-models": frozenset({"pa-spec", "pa-kernels"}),
     "pa-serve": frozenset({"pa-spec", "pa-engine", "pa-models"}),
 }
-# Beside its root a package may offer this module to tests: doubles and tolerances.
-PUBLIC_MODULES = frozenset({"testing"})
+# Beside its root a package may offer these modules to tests: doubles, tolerances, golden problems.
+PUBLIC_MODULES = frozenset({"conformance", "testing"})
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,9 @@ def tensor_signature(name: str, tensor: Tensor) -> TensorSignature:
     stride = tensor.stride(0) if rows > 1 else columns
     row_stride = stride if stride != columns else 0
     # Rows that overlap (an expanded tensor has stride 0) count as not contiguous either.
-    inner = (columns <= 1 or tensor.stride(1) == 1) and stride >= columns
+    # Strides of a tensor without elements mean nothing; numpy writes 0.
+    is_empty = rows == 0 or columns == 0
+    inner = is_empty or ((columns <= 1 or tensor.stride(1) == 1) and stride >= columns)
     return TensorSignature(element_type, shape, tensor.device.type, row_stride, inner)
 
 

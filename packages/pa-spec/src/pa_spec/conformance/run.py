@@ -1,0 +1,20 @@
+"""Examines an operator: every golden problem, and every rule."""
+
+from __future__ import annotations
+
+from pa_spec.conformance.attention import attention_problems
+from pa_spec.conformance.call import Operator
+from pa_spec.conformance.declaration import Declaration
+from pa_spec.conformance.report import ConformanceReport
+from pa_spec.contract.version import CONTRACT_VERSION
+
+
+def run(operator: Operator, declaration: Declaration = Declaration()) -> ConformanceReport:  # noqa: B008
+    """Drive every golden problem and every rule on an implementation; say what came of each.
+
+    operator: takes an OperatorCall, updates its caches in place and returns PagedAttentionOutputs,
+    or raises one of declaration.refusals before it has changed anything. Whatever else it raises
+    counts against it and stops nothing.
+    """
+    results = [each.examine(operator, declaration) for each in attention_problems()]
+    return ConformanceReport(CONTRACT_VERSION, tuple(results))

@@ -1,0 +1,66 @@
+"""Writes spec/vectors/attention.json from the drafts and the evaluator.
+
+`python packages/pa-spec/tests/attention_vectors.py` renews the file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attention_drafts import BASIC_DRAFTS
+from attention_evaluator import Evaluator
+from further_drafts import FURTHER_DRAFTS
+from vector_text import vector_text
+
+TARGET = Path(__file__).resolve().parents[3] / "spec" / "vectors" / "attention.json"
+
+DESCRIPTION = (
+    "Calls of the operator and what they must give, for any implementation (section 8). inputs: "
+    "as the operator's, numbers in the element type of the call; every case holds for each of "
+    "element_types, since all numbers are exact in them. key_cache, value_cache: shape, element "
+    "type when it is not the query's, and the slots [K, D] that hold a token (int8: codes); all "
+    "others may hold anything, NaN included, and keep it. expected: output [T, H*Dv], output_qk "
+    "[H, T, context] in float32, and the slots that the call writes. Slots are exact unless rounds "
+    "says that the keys went through a rotation or a norm. is_strided: query, key and value are "
+    "column slices of one array. Words stand for numbers that JSON has not; a shape stands for an "
+    "empty array. Expected numbers are computed in float64 from the formulas alone."
+)
+TOLERANCES = (
+    {
+        "element_type": "float32",
+        "absolute": 1e-5,
+        "relative": 1e-5,
+        "reason": "ten sums and an exponential of logits up to 10: 10 * 2^-24 each, rounded up",
+    },
+    {
+        "element_type": "float16",
+        "absolute": 6e-3,
+        "relative": 6e-3,
+        "reason": "rotated or normalized heads, probabilities and output are rounded to 2^-11",
+    },
+    {
+        "element_type": "bfloat16",
+        "absolute": 4e-2,
+        "relative": 4e-2,
+        "reason": "as float16 with 2^-8",
+    },
+)
+
+
+def attention_file() -> dict[str, Any]:
+    """Return the content of the file."""
+    cases = []
+    for draft in (*BASIC_DRAFTS, *FURTHER_DRAFTS):
+        case = draft.case()
+        cases.append(case | {"expected": Evaluator(case).evaluate()})
+    return {
+        "description": DESCRIPTION,
+        "cites": ["E101", "E103"],
+        "tolerances": list(TOLERANCES),
+        "cases": cases,
+    }
+
+
+if __name__ == "__main__":
+    TARGET.write_text(vector_text(attention_file()), "utf-8")
