@@ -1,12 +1,14 @@
-"""The command pa-spec: prints the contract."""
+"""The command pa-spec: prints the contract and checks models against it."""
 
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 
+from pa_spec.checker.command import add_check, write
 from pa_spec.contract import CONTRACT_VERSION, FaultOrigin, checks, decisions, invariants, rules
+from pa_spec.contract.data import text
 from pa_spec.errors import InputUnusable, PagedAttentionError
 from pa_spec.reference.configuration import binding_table, group_table, setting_table
 from pa_spec.reference.engine import (
@@ -47,20 +49,31 @@ _TABLES: Mapping[str, Callable[[], str]] = {
     "settings": setting_table,
     "state": lambda: f"{group_table()}\n\n{binding_table()}",
 }
+# Printed as they are.
+_DOCUMENTS = {"report-schema": "schemas/report.schema.json"}
+_NAMES = (*_TABLES, *_DOCUMENTS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status: 0, or 2 when it was asked for nonsense."""
+    """Run the command and return its exit status: 2 when it was asked for nonsense."""
     parser = ArgumentParser(prog="pa-spec", description="The contract of paged attention.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     show = commands.add_parser("show", help="print a table, or one rule, invariant or check")
-    show.add_argument("name", help=f"{', '.join(_TABLES)}, or an id such as V29 or E45")
+    show.add_argument("name", help=f"{', '.join(_NAMES)}, or an id such as V29 or E45")
+    show.set_defaults(run=_show)
+    add_check(commands)
     chosen = parser.parse_args(arguments)
+    status: int = chosen.run(chosen)
+    return status
+
+
+def _show(chosen: Namespace) -> int:
     try:
-        sys.stdout.write(plain(text_of(chosen.name)) + "\n")
+        shown = text_of(chosen.name)
     except PagedAttentionError as error:
-        sys.stderr.write(f"pa-spec: {error}\n")
+        write(sys.stderr, f"pa-spec: {error}\n")
         return 2
+    write(sys.stdout, f"{shown}\n")
     return 0
 
 
@@ -69,6 +82,12 @@ def text_of(name: str) -> str:
 
     Raises InputUnusable for a name that the contract does not have.
     """
+    if name in _DOCUMENTS:
+        return text(_DOCUMENTS[name]).rstrip()
+    return plain(_table_or_entry(name))
+
+
+def _table_or_entry(name: str) -> str:
     if name in _TABLES:
         return _TABLES[name]()
     if name in rules():
@@ -83,7 +102,7 @@ def text_of(name: str) -> str:
     if name in decisions():
         decision = decisions()[name]
         return _lines(decision.question, decision=decision.decision, reason=decision.reason)
-    raise InputUnusable(name, "is not in the contract", f"{', '.join(_TABLES)}, or an id")
+    raise InputUnusable(name, "is not in the contract", f"{', '.join(_NAMES)}, or an id")
 
 
 def _rule(rule_id: str) -> str:

@@ -1,5 +1,7 @@
 """The model checker: `pa-spec check` and the same as a function."""
 
+from pa_spec.checker.capacity import Capacity, SequenceCost, capacity_of, parse_memory
+from pa_spec.checker.check import check_model
 from pa_spec.checker.finding import Finding, Findings, Place
 from pa_spec.checker.meaning import (
     NO_WINDOW,
@@ -11,9 +13,12 @@ from pa_spec.checker.meaning import (
     RopeMeaning,
 )
 from pa_spec.checker.report import CheckOptions, Report, TargetKind, Verdict
+from pa_spec.checker.report_document import report_document, report_json
+from pa_spec.checker.report_text import report_text
 
 __all__ = [
     "NO_WINDOW",
+    "Capacity",
     "CheckOptions",
     "EosId",
     "Finding",
@@ -25,6 +30,13 @@ __all__ = [
     "Place",
     "Report",
     "RopeMeaning",
+    "SequenceCost",
     "TargetKind",
     "Verdict",
+    "capacity_of",
+    "check_model",
+    "parse_memory",
+    "report_document",
+    "report_json",
+    "report_text",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import assert_never
 
+from pa_spec.checker.capacity import Capacity, capacity_of
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.meaning import ModelMeaning
 from pa_spec.checker.report import CheckOptions, Report, TargetKind
@@ -38,6 +39,7 @@ def check_model(path: str | Path, options: CheckOptions = _DEFAULTS) -> Report:
         omitted=findings.omitted,
         facts=facts,
         meaning=meaning,
+        capacity=_capacity(meaning, options),
     )
 
 
@@ -87,6 +89,12 @@ def _check_huggingface(
     from pa_spec.checker.huggingface.config import resolve_config
 
     return resolve_config(target.document, findings, Place(target.file))
+
+
+def _capacity(meaning: ModelMeaning | None, options: CheckOptions) -> Capacity | None:
+    if meaning is None or options.memory_bytes is None or options.length_tokens is None:
+        return None
+    return capacity_of(meaning, options.memory_bytes, options.length_tokens)
 
 
 def _require_usable(options: CheckOptions) -> None:

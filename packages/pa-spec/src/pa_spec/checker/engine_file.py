@@ -11,9 +11,9 @@ from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.setting import (
-    as_number,
     check_budget,
-    check_settings,
+    check_keys,
+    field_keys,
     is_block_size_legal,
     is_given,
     resolved_settings,
@@ -21,7 +21,6 @@ from pa_spec.checker.setting import (
 )
 from pa_spec.checker.text import did_you_mean, shown
 from pa_spec.config import EngineConfig
-from pa_spec.contract.configuration import settings
 
 OBJECTS = ("engine", "search")
 FIELDS: Mapping[str, object] = {each.name: each.default for each in fields(EngineConfig)}
@@ -44,7 +43,7 @@ def check_engine_document(
     document: Mapping[str, Any], findings: Findings, file: str
 ) -> dict[str, str]:
     """Check an engine configuration and return what each limit comes to, in words."""
-    check_settings(document, findings, file)
+    check_keys(document, findings, file)
     known = (*OBJECTS, *FIELDS)
     for key, value in document.items():
         place = Place(file, key)
@@ -54,12 +53,10 @@ def check_engine_document(
             actual = shown(key) + did_you_mean(key, known)
             findings.add("engine.unknown_key", place, key, actual, allowed=", ".join(known))
     _check_given_twice(document, findings, file)
-    given = [key for key in FIELDS if key in document]
-    if given:
-        limits = {field: _usable(field, document) for field in FIELDS}
-        check_budget(limits, findings, lambda field: Place(file, field))
-    facts = resolved_settings(document) if any(key in document for key in OBJECTS) else {}
-    return facts | (_resolved_fields(document) if given else {})
+    keys = field_keys()
+    limits = {field: _limit(document, field, keys.get(field, "")) for field in FIELDS}
+    check_budget(limits, findings, lambda field: Place(file, _source(document, field, keys)))
+    return _resolved(document)
 
 
 def _check_field(place: Place, field: str, value: object, findings: Findings) -> None:
@@ -85,31 +82,53 @@ def _fault(field: str, value: object) -> str:
     return "V29" if field == "block_size" and not is_block_size_legal(value) else ""
 
 
-def _usable(field: str, document: Mapping[str, Any]) -> object:
+def _limit(document: Mapping[str, Any], field: str, key: str) -> object:
+    """Return what a limit comes to, None where it is unusable or unset."""
+    if field not in document and is_given(document, key.rpartition(".")[0]):
+        return setting_value(document, key)
     value = document.get(field, FIELDS[field])
     return None if _fault(field, value) else value
 
 
+def _source(document: Mapping[str, Any], field: str, keys: Mapping[str, str]) -> str:
+    is_key = field not in document and is_given(document, keys.get(field, ""))
+    return keys[field] if is_key else field
+
+
 def _check_given_twice(document: Mapping[str, Any], findings: Findings, file: str) -> None:
-    for row in settings().values():
-        is_both = row.status == "active" and row.field in document and is_given(document, row.key)
-        if not is_both or _fault(row.field, document[row.field]):
+    for field, key in field_keys().items():
+        if field not in document or not is_given(document, key) or _fault(field, document[field]):
             continue
-        by_key = setting_value(document, row.key)
-        by_field = as_number(document[row.field], row.type)
+        by_key, by_field = setting_value(document, key), document[field]
         if by_key is not None and by_key != by_field:
             actual = f"{shown(by_key)} and {shown(by_field)}"
-            values = {"key": row.key, "field": row.field}
-            findings.add("engine.given_twice", Place(file, row.field), row.field, actual, **values)
+            place = Place(file, field)
+            findings.add("engine.given_twice", place, field, actual, key=key, field=field)
 
 
-def _resolved_fields(document: Mapping[str, Any]) -> dict[str, str]:
-    facts = {}
+def _resolved(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return every limit by its field, and by their keys the settings that no field carries."""
+    by_key = resolved_settings(document)
+    keys, path = field_keys(), by_key.pop("path")
+    facts = {"path": path} if "engine" in document else {}
     for field, default in FIELDS.items():
-        if field not in document:
-            facts[field] = f"{shown(default)} (default)" if default is not None else "unset"
-        elif _fault(field, document[field]):
-            facts[field] = "unusable"
+        key = keys.get(field, "")
+        if field in document:
+            facts[field] = _words(field, document[field])
+        elif is_given(document, key):
+            facts[field] = f"{by_key[key]} ({key})"
         else:
-            facts[field] = shown(document[field])
-    return facts
+            # A file with engine.dynamic_batching has defaults of its own.
+            facts[field] = by_key.get(key) or _words(field, default) + _default_mark(default)
+    others = by_key.keys() - keys.values()
+    return facts | {key: text for key, text in by_key.items() if key in others}
+
+
+def _words(field: str, value: object) -> str:
+    if _fault(field, value):
+        return "unusable"
+    return "unset" if value is None else shown(value)
+
+
+def _default_mark(default: object) -> str:
+    return "" if default is None else " (default)"

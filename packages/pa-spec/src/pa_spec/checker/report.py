@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from pa_spec.checker.capacity import Capacity
 from pa_spec.checker.finding import Finding
 from pa_spec.checker.meaning import ModelMeaning
 from pa_spec.contract.finding_kind import Severity
@@ -50,7 +51,8 @@ class Report:
 
     findings: in the order of discovery. omitted: how many more there were of an id. facts: what
     was looked at, in words ("nodes": "364"). meaning: what a model's configuration resolves to,
-    None where there is none or it could not be resolved.
+    None where there is none or it could not be resolved. capacity: how many sequences fit, where
+    the options ask for it and meaning is known.
     """
 
     path: str
@@ -60,6 +62,7 @@ class Report:
     omitted: Mapping[str, int] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
     meaning: ModelMeaning | None = None
+    capacity: Capacity | None = None
 
     @property
     def verdict(self) -> Verdict:

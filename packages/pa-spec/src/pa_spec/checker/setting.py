@@ -13,6 +13,7 @@ from pa_spec.contract.configuration import Setting, settings
 OBJECTS = ("engine", "engine.dynamic_batching", "engine.static_batching", "search")
 """The keys whose values are objects."""
 
+_PATHS = ("dynamic", "static")
 _DYNAMIC = "engine.dynamic_batching"
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -41,16 +42,25 @@ def check_settings(document: Mapping[str, Any], findings: Findings, file: str) -
 
     file: what findings call it (Place.file).
     """
+    check_keys(document, findings, file)
+    if is_given(document, _DYNAMIC):
+        keys = field_keys()
+        limits = {field: setting_value(document, key) for field, key in keys.items()}
+        check_budget(limits, findings, lambda field: Place(file, keys[field]))
+
+
+def check_keys(document: Mapping[str, Any], findings: Findings, file: str) -> None:
+    """Check each key of `engine` and `search` by itself."""
     for name in ("engine", "search"):
         if name in document:
             _check_object(name, document[name], findings, file)
-    engine = document.get("engine")
-    if isinstance(engine, Mapping) and {"dynamic_batching", "static_batching"} <= engine.keys():
+    if all(is_given(document, f"engine.{each}_batching") for each in _PATHS):
         findings.add("V75", Place(file, "engine"), "engine", "both of them")
-    if is_given(document, _DYNAMIC):
-        keys = {row.field: row.key for row in settings().values() if row.status == "active"}
-        limits = {field: setting_value(document, key) for field, key in keys.items()}
-        check_budget(limits, findings, lambda field: Place(file, keys[field]))
+
+
+def field_keys() -> dict[str, str]:
+    """Return the key that gives each field of EngineConfig that has one."""
+    return {row.field: row.key for row in settings().values() if row.status == "active"}
 
 
 def setting_value(document: Mapping[str, Any], key: str) -> bool | float | None:
@@ -69,17 +79,16 @@ def setting_value(document: Mapping[str, Any], key: str) -> bool | float | None:
 
 
 def resolved_settings(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return every limit by its key, in words: its value, and "default" where none is given."""
-    engine = document.get("engine")
-    paths = ("dynamic", "static") if isinstance(engine, Mapping) else ()
-    chosen = [
-        each for each in paths if isinstance(engine, Mapping) and f"{each}_batching" in engine
-    ]
-    facts = {"path": chosen[0] if chosen else "static: there is no engine.dynamic_batching"}
+    """Return every limit by its key, in words: its value, and "default" where none is given.
+
+    Objects that are not given are left out, because what they would set has other defaults.
+    """
+    paths = [each for each in _PATHS if is_given(document, f"engine.{each}_batching")]
+    facts = {"path": paths[0] if paths else "static: there is no engine.dynamic_batching"}
     for key, row in settings().items():
         if row.type == "object" or row.status == "unused":
             continue
-        if key.startswith("engine.") and key.split(".")[1].split("_")[0] not in chosen:
+        if not is_given(document, key.rpartition(".")[0]):
             continue
         value = setting_value(document, key)
         if value is None:
