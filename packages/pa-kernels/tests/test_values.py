@@ -37,27 +37,49 @@ def expect_refusal(problem: PagedProblem, backend: str, rule_id: str, name: str)
         assert torch.equal(left.float().nan_to_num(9), right.float().nan_to_num(9))
 
 
-@pytest.mark.spec("V65")
+@pytest.mark.rule("V65")
 @pytest.mark.parametrize(
-    ("name", "values"),
+    ("name", "values", "message"),
     [
-        ("cumulative_sequence_length", int32(1, 2, 5)),
-        ("cumulative_sequence_length", int32(0, 2, 4)),
-        ("cumulative_sequence_length", int32(0, 6, 5)),
-        ("cumulative_sequence_length", int32(0, 2, 2**31 - 1)),
-        ("past_seqlens", int32(-1, 3)),
-        ("past_seqlens", int32(7, 10**6)),
-        ("past_seqlens", int32(2**31 - 1, 3)),
+        ("cumulative_sequence_length", int32(1, 2, 5), "expected a first entry of 0, got 1"),
+        ("cumulative_sequence_length", int32(0, 2, 4), "expected a last entry of T=5, got 4"),
+        (
+            "cumulative_sequence_length",
+            int32(0, 6, 5),
+            "expected entries that never decrease, got -1 tokens in row 1",
+        ),
+        (
+            "cumulative_sequence_length",
+            int32(0, 2, 2**31 - 1),
+            "expected a last entry of T=5, got 2147483647",
+        ),
+        ("past_seqlens", int32(-1, 3), "expected entries of at least 0, got -1 in row 0"),
     ],
-    ids=lambda value: str(value.tolist()) if isinstance(value, Tensor) else value,
+    ids=lambda value: str(value.tolist()) if isinstance(value, Tensor) else None,
 )
-def test_lengths_that_are_none_are_refused(host_backend: str, name: str, values: Tensor) -> None:
+def test_lengths_that_are_none_are_refused(
+    host_backend: str, name: str, values: Tensor, message: str
+) -> None:
     problem = random_paged_problem(1, ProblemOptions(rows=((7, 2), (16, 3))))
+    prepare(problem.signature, host_backend).run(problem.clone().inputs)
     inputs = replace(problem.inputs, **{name: values})
+
     expect_refusal(replace(problem, inputs=inputs), host_backend, "V65", name)
 
+    with pytest.raises(ContractViolation) as found:
+        prepare(problem.signature, host_backend).run(inputs)
+    assert str(found.value) == f"{name}: {message} (V65)"
+
 
 @pytest.mark.spec("V65")
+@pytest.mark.parametrize("past", [int32(7, 10**6), int32(2**31 - 1, 3)])
+def test_lengths_near_the_end_of_their_range_are_refused(host_backend: str, past: Tensor) -> None:
+    problem = random_paged_problem(1, ProblemOptions(rows=((7, 2), (16, 3))))
+    inputs = replace(problem.inputs, past_seqlens=past)
+    expect_refusal(replace(problem, inputs=inputs), host_backend, "V65", "past_seqlens")
+
+
+@pytest.mark.rule("V65")
 def test_a_row_may_fill_its_table_to_the_last_slot_but_not_beyond(host_backend: str) -> None:
     problem = random_paged_problem(1, ProblemOptions(rows=((30, 2), (0, 1))))
     inputs = replace(problem.inputs, block_table=problem.inputs.block_table[:, :2].contiguous())
@@ -66,6 +88,13 @@ def test_a_row_may_fill_its_table_to_the_last_slot_but_not_beyond(host_backend: 
 
     beyond = replace(full, inputs=replace(inputs, past_seqlens=int32(31, 0)))
     expect_refusal(beyond, host_backend, "V65", "past_seqlens")
+
+    with pytest.raises(ContractViolation) as found:
+        prepare(beyond.signature, host_backend).run(beyond.inputs)
+    assert str(found.value) == (
+        "past_seqlens: expected past + new tokens of at most 32, what the block table addresses, "
+        "got 31 + 2 in row 0 (V65)"
+    )
 
 
 @pytest.mark.spec("V65")
@@ -121,14 +150,22 @@ def test_a_bias_smaller_than_the_batch_is_refused(axis: int) -> None:
     expect_refusal(replace(problem, inputs=inputs), "reference", "V67", "attention_bias")
 
 
-@pytest.mark.spec("V105")
+@pytest.mark.rule("V105")
 @pytest.mark.parametrize("bad", [0.0, -1.0, torch.inf, torch.nan])
 @pytest.mark.parametrize("name", ["k_scale", "v_scale"])
 def test_scales_that_destroy_the_cache_are_refused(name: str, bad: float) -> None:
     options = ProblemOptions(rows=((3, 2),), cache_dtype=torch.int8, quant_type="PER_CHANNEL")
     problem = random_paged_problem(1, options)
+    legal = problem.clone()
+    getattr(legal.inputs, name)[1, 0, 5] = 2.0**-126
+    prepare(legal.signature, "reference").run(legal.inputs)
     getattr(problem.inputs, name)[1, 0, 5] = bad
+
     expect_refusal(problem, "reference", "V105", name)
+
+    with pytest.raises(ContractViolation) as found:
+        prepare(problem.signature, "reference").run(problem.inputs)
+    assert str(found.value) == f"{name}: expected finite values above 0, got {bad} (V105)"
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import final
 
 import torch
-from pa_spec import (
-    CallSignature,
-    ContractViolation,
-    PagedAttentionInputs,
-    TensorSignature,
-)
+from pa_spec import CallSignature, PagedAttentionInputs, TensorSignature, rules
 from torch import Tensor
 
 from pa_kernels.signature import DTYPES, INPUT_NAMES, input_values, tensor_signature
@@ -53,9 +48,10 @@ class InputGuard:
         expected: TensorSignature | None = getattr(self._signature.inputs, name)
         actual = None if tensor is None else tensor_signature(name, tensor)
         if actual != expected:
-            raise ContractViolation("V71", name, f"{_text(expected)} as prepared", _text(actual))
+            signature = _text(expected)
+            raise rules()["V71"].violation(name, _text(actual), "prepared", signature=signature)
         if tensor is not None and name != "attention_metadata" and tensor.device != device:
-            raise ContractViolation("V102", name, f"on {device} like query", f"{tensor.device}")
+            raise rules()["V102"].violation(name, f"{tensor.device}", device=device)
 
 
 def _text(signature: TensorSignature | None) -> str:

@@ -9,12 +9,12 @@ from typing import final
 import torch
 from pa_spec import (
     CallSignature,
-    ContractViolation,
     ElementType,
     PagedAttentionAttributes,
     PagedAttentionInputs,
     PagedAttentionOutputs,
     check,
+    rules,
 )
 from torch import Tensor
 
@@ -87,13 +87,12 @@ class PreparedCall:
         _check_buffer("output", out.output, geometry.output_shape, query.dtype)
         if (out.output_qk is None) != (qk_type is None):
             actual = "none" if out.output_qk is None else "one"
-            expected = "a buffer exactly when qk_output is not 0"
-            raise ContractViolation("V69", "output_qk", expected, actual)
+            raise rules()["V69"].violation("output_qk", actual)
         if out.output_qk is not None and qk_type is not None:
             shape = geometry.output_qk_shape
             _check_buffer("output_qk", out.output_qk, shape, DTYPES[qk_type])
         if out.output.device != query.device:
-            raise ContractViolation("V102", "output", f"on {query.device}", str(out.output.device))
+            raise rules()["V102"].violation("output", str(out.output.device), device=query.device)
 
 
 def prepare(signature: CallSignature, backend: str | None = None) -> PreparedCall:
@@ -126,6 +125,6 @@ def paged_attention(
 
 def _check_buffer(name: str, buffer: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     if tuple(buffer.shape) != shape or buffer.dtype != dtype or not buffer.is_contiguous():
-        expected = f"contiguous {dtype} {list(shape)}"
         actual = f"{buffer.dtype} {list(buffer.shape)} with strides {buffer.stride()}"
-        raise ContractViolation("V71", name, expected, actual)
+        expected = {"element_type": dtype, "shape": list(shape)}
+        raise rules()["V71"].violation(name, actual, "buffer", **expected)

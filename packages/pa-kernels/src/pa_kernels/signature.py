@@ -10,7 +10,6 @@ from types import MappingProxyType
 import torch
 from pa_spec import (
     CallSignature,
-    ContractViolation,
     ElementType,
     PagedAttentionAttributes,
     PagedAttentionInputs,
@@ -78,7 +77,8 @@ def tensor_signature(name: str, tensor: Tensor) -> TensorSignature:
     """Describe one tensor; rank 2 may have strided rows, every other rank must be contiguous."""
     element_type = _ELEMENT_TYPES.get(tensor.dtype)
     if element_type is None:
-        raise ContractViolation("V98", name, "an element type of the contract", str(tensor.dtype))
+        allowed = "an element type of the contract"
+        raise rules()["V98"].violation(name, str(tensor.dtype), allowed=allowed)
     shape = tuple(tensor.shape)
     if len(shape) != 2:
         return TensorSignature(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from pa_spec import (
-    ContractViolation,
     PagedAttentionAttributes,
     PagedAttentionInputs,
     check_lengths,
@@ -46,16 +45,17 @@ def _check_positions(
     if positions is not None and positions.numel():
         rule_id, name, lowest = "V66", "query_positions", int(positions.min())
         if lowest < 0:
-            raise ContractViolation(rule_id, name, "positions of at least 0", f"{lowest}")
+            raise rules()[rule_id].violation(name, f"{lowest}", "negative")
         end = int(positions.max()) + 1
     if attributes.do_rotary and inputs.cos_cache is not None and end > inputs.cos_cache.shape[0]:
-        expected = f"positions below {inputs.cos_cache.shape[0]}, what cos_cache has"
-        raise ContractViolation(rule_id, name, expected, f"{end - 1}")
+        rows = inputs.cos_cache.shape[0]
+        raise rules()[rule_id].violation(name, f"{end - 1}", "rotary", rows=rows)
 
 
 def _check_bias(bias: Tensor | None, query_tokens: int, context_tokens: int) -> None:
     if bias is None:
         return
     if bias.shape[2] < query_tokens or bias.shape[3] < context_tokens:
-        expected = f"capacities of at least {query_tokens} and {context_tokens}"
-        raise ContractViolation("V67", "attention_bias", expected, f"{list(bias.shape)}")
+        needed = {"query_tokens": query_tokens, "context_tokens": context_tokens}
+        found = f"{list(bias.shape)}"
+        raise rules()["V67"].violation("attention_bias", found, "capacity", **needed)

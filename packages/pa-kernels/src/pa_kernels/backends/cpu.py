@@ -9,13 +9,13 @@ from typing import final
 import torch
 from pa_spec import (
     CallSignature,
-    ContractViolation,
     ElementType,
     KvCacheLayout,
     PagedAttentionAttributes,
     PagedAttentionInputs,
     PagedAttentionOutputs,
     TensorSignature,
+    rules,
 )
 from torch import Tensor
 
@@ -97,7 +97,8 @@ class CpuPlan:
         refused = self._call.run(pointers, torch.get_num_threads())
         if refused is not None:
             check_host_values(inputs, self._attributes)
-            raise ContractViolation("V65", "lengths", f"at most {refused[3]}", f"{refused[2]}")
+            found = f"{refused[2]}"
+            raise rules()["V65"].violation("past_seqlens", found, "capacity", capacity=refused[3])
 
 
 def _limits(signature: CallSignature) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn, final
 
-from pa_spec import CallSignature, ContractViolation
+from pa_spec import CallSignature, rules
 
 
 @final
@@ -22,4 +22,4 @@ class MissingBackend:
 
     def prepare(self, signature: CallSignature) -> NoReturn:
         """Refuse: `select` never offers it a call."""
-        raise ContractViolation("V71", "backend", "one that is built", f"{self.name}, {signature}")
+        raise rules()["V71"].violation("backend", f"{self.name}, {signature}", "built")

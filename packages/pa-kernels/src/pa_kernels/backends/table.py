@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from pa_spec import CallSignature, ContractViolation, rules
+from pa_spec import CallSignature, rules
 
 from pa_kernels.backends.backend import Backend
 from pa_kernels.backends.missing import MissingBackend
@@ -56,8 +56,9 @@ def _named(signature: CallSignature, name: str) -> Backend:
         reason = backend.unsupported(signature)
         if reason is not None:
             feature = reason.replace(":", " ").split(maxsplit=1)[0]
-            rule_id = _RULE_OF_FEATURE.get(feature, "V71")
-            raise ContractViolation(rule_id, name, "a call that this backend supports", reason)
+            rule = rules()[_RULE_OF_FEATURE.get(feature, "V71")]
+            case = "feature" if rule.id == "V71" else ""
+            raise rule.violation("backend", reason, case, backend=name)
         return backend
     known = ", ".join(backend.name for backend in BACKENDS)
-    raise ContractViolation("V71", "backend", f"one of {known}", name)
+    raise rules()["V71"].violation("backend", name, "unknown", known=known)

@@ -48,6 +48,9 @@ def check_rows(call: Call) -> None:
 
 def check_tokens(call: Call) -> None:
     """V35, V66: the arrays that have one entry for each packed token."""
-    if call.tokens is not None:
-        call.require("V35", "slot_mapping", call.inputs.slot_mapping, (call.tokens,))
-        call.require("V66", "query_positions", call.inputs.query_positions, (call.tokens,))
+    if call.tokens is None:
+        return
+    call.require("V35", "slot_mapping", call.inputs.slot_mapping, (call.tokens,))
+    positions = call.inputs.query_positions
+    if positions is not None and positions.shape != (call.tokens,):
+        call.report("V66", "query_positions", shape_text(positions.shape), "shape", T=call.tokens)

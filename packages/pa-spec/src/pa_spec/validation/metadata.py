@@ -30,7 +30,8 @@ def check_bias(call: Call) -> None:
     rows_fit = rank_fits and (call.rows is None or shape[0] in (1, call.rows))
     if not (rows_fit and shape[1] in (1, heads)):
         rows = "?" if call.rows is None else call.rows
-        call.report("V67", "attention_bias", shape_text(shape), B=rows, num_heads=heads)
+        values = {"B": rows, "num_heads": heads}
+        call.report("V67", "attention_bias", shape_text(shape), "shape", **values)
 
 
 def check_scores(call: Call) -> None:
