@@ -1,0 +1,117 @@
+"""The check of an exported folder: genai_config.json, and the graphs that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pa_spec.checker.exported.binding import bind_state, check_paged_geometry
+from pa_spec.checker.exported.blame import blamed_tensors
+from pa_spec.checker.exported.comparison import compare_graph, compare_numbers
+from pa_spec.checker.exported.decoder import CONFIG_FILE, Decoder, read_decoder
+from pa_spec.checker.exported.feed import Feed
+from pa_spec.checker.exported.fixed import check_fixed_state, check_packed_operators
+from pa_spec.checker.exported.named import check_named, check_names
+from pa_spec.checker.exported.reference import Reference, read_reference
+from pa_spec.checker.exported.section import Section
+from pa_spec.checker.exported.session import check_capture, check_session, decoder_files
+from pa_spec.checker.exported.vocabulary import (
+    ModelNumbers,
+    check_graph_numbers,
+    read_numbers,
+)
+from pa_spec.checker.exported.window import check_rings
+from pa_spec.checker.finding import Findings
+from pa_spec.checker.graph.graph import Graph
+from pa_spec.checker.report import CheckOptions
+from pa_spec.checker.setting import check_settings, resolved_settings
+from pa_spec.checker.source import read_json
+from pa_spec.state import GroupKind
+
+
+def check_exported_folder(
+    folder: Path, findings: Findings, options: CheckOptions
+) -> dict[str, str]:
+    """Check a folder with genai_config.json; return what was looked at, in words.
+
+    A config.json beside it, or options.reference_config, is what the graph is compared with.
+    """
+    document = read_json(folder / CONFIG_FILE, findings, CONFIG_FILE)
+    if document is None:
+        return {}
+    root = Section(document, "", CONFIG_FILE, findings)
+    check_settings(document, findings, CONFIG_FILE)
+    numbers, decoder = read_numbers(root), read_decoder(root)
+    if numbers is None or decoder is None:
+        return {}
+    check_names(decoder)
+    captures = check_session(decoder)
+    reference = read_reference(folder, options, findings)
+    if reference is not None:
+        compare_numbers(decoder, numbers, reference, folder)
+    facts = resolved_settings(document)
+    files = decoder_files(decoder)
+    for file in files:
+        graph, blamed = _read(folder, file, decoder)
+        if graph is None:
+            continue
+        facts |= _counts(graph, facts)
+        # A pipeline's inputs and outputs are spread over its graphs.
+        if len(files) == 1 and graph.attention:
+            check_graph(Export(root, decoder, numbers, reference), graph, blamed)
+            if captures:
+                check_capture(decoder, graph)
+    return facts
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What a folder says beside its graph. reference: what it is compared with, if anything."""
+
+    root: Section
+    decoder: Decoder
+    numbers: ModelNumbers
+    reference: Reference | None
+
+
+def check_graph(export: Export, graph: Graph, blamed: frozenset[str]) -> None:
+    """Check a configuration against the graph it names; blamed: names spoken about already."""
+    decoder, numbers = export.decoder, export.numbers
+    if not decoder.is_dynamic and not decoder.manifest.kinds - {GroupKind.PAGED_KV}:
+        actual = f"{len(graph.attention)} PagedAttention nodes"
+        place = export.root.place("engine")
+        decoder.findings.add("exported.not_dynamic", place, "dynamic_batching", actual)
+    feed = Feed(decoder, graph)
+    pairs = bind_state(decoder, graph, feed, blamed)
+    check_paged_geometry(decoder, graph, pairs)
+    check_fixed_state(decoder, pairs)
+    check_packed_operators(graph, decoder)
+    check_named(decoder, graph, feed, blamed)
+    check_rings(decoder, export.root, graph, blamed)
+    feed.report(blamed)
+    check_graph_numbers(numbers, decoder, graph)
+    if export.reference is not None:
+        compare_graph(decoder, numbers, graph, export.reference)
+
+
+def _read(folder: Path, file: str, decoder: Decoder) -> tuple[Graph | None, frozenset[str]]:
+    """Read one graph and check its nodes; return it with the names that this spoke about."""
+    from pa_spec.checker.graph.node import check_nodes
+    from pa_spec.checker.graph.reader import read_graph
+
+    first = len(list(decoder.findings))
+    graph = read_graph(folder / file, file, decoder.findings)
+    if graph is None:
+        return None, frozenset()
+    check_nodes(graph, decoder.findings, decoder.block_size)
+    return graph, blamed_tensors(graph, decoder.findings, first)
+
+
+def _counts(graph: Graph, facts: Mapping[str, str]) -> dict[str, str]:
+    counts = {
+        "nodes": sum(graph.operators.values()),
+        "PagedAttention nodes": len(graph.attention),
+        "fixed-state nodes": len(graph.state),
+    }
+    return {name: f"{int(facts.get(name, 0)) + count}" for name, count in counts.items()}

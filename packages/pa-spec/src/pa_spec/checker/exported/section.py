@@ -1,0 +1,104 @@
+"""One object of a JSON configuration: typed reads, and a finding for every value that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pa_spec.checker.finding import Findings, Place
+from pa_spec.checker.setting import as_number
+from pa_spec.checker.text import did_you_mean, shown
+from pa_spec.contract.configuration import model_objects
+
+INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """An object of a configuration. key: its own place ("model.decoder"); file: Place.file.
+
+    A read returns None when the key is not given, and after reporting that its value is unusable;
+    `has` tells the two apart.
+    """
+
+    values: Mapping[str, Any]
+    key: str
+    file: str
+    findings: Findings
+
+    def has(self, name: str) -> bool:
+        """Return whether the key is given."""
+        return name in self.values
+
+    def place(self, name: str = "") -> Place:
+        """Return where a key stands."""
+        return Place(self.file, ".".join(filter(None, (self.key, name))))
+
+    def section(self, name: str) -> Section | None:
+        """Return an object; a given key that holds anything else is reported."""
+        if name not in self.values:
+            return None
+        found = self.values[name]
+        if not isinstance(found, Mapping):
+            self.wrong(name, "object")
+            return None
+        return Section(found, self.place(name).inside, self.file, self.findings)
+
+    def text(self, name: str) -> str | None:
+        """Return a text that is not empty."""
+        found = self.values.get(name)
+        if isinstance(found, str) and found:
+            return found
+        if name in self.values:
+            self.wrong(name, "text")
+        return None
+
+    def integer(self, name: str, least: int = 1) -> int | None:
+        """Return an integer from `least` to the largest of int32."""
+        if name not in self.values:
+            return None
+        found = as_int(self.values[name])
+        if found is None or not least <= found <= INT32_MAX:
+            self.wrong(name, "integer", least=least, most=INT32_MAX)
+            return None
+        return found
+
+    def items(self, name: str) -> Sequence[Any] | None:
+        """Return a list."""
+        found = self.values.get(name)
+        if isinstance(found, list):
+            return found
+        if name in self.values:
+            self.wrong(name, "list")
+        return None
+
+    def wrong(self, name: str, case: str, **words: object) -> None:
+        """Report that a key's value is not what it must be."""
+        actual = shown(self.values[name])
+        self.findings.add("exported.value", self.place(name), name, actual, case=case, **words)
+
+    def missing(self, name: str) -> None:
+        """Report that a key without which nothing can be checked is not given."""
+        self.findings.add("exported.missing_key", self.place(name), name, "no such key")
+
+    def check_keys(self, row: str = "") -> None:
+        """Report keys that are nearly known ones; others may be a newer reader's."""
+        known = model_objects()[row or self.key].keys
+        for name in self.values:
+            if name not in known:
+                suggestion = did_you_mean(name, known)
+                if suggestion and not self.file_has(suggestion):
+                    place, actual = self.place(name), shown(name) + suggestion
+                    allowed = ", ".join(known)
+                    self.findings.add("exported.key_slip", place, name, actual, allowed=allowed)
+
+    def file_has(self, suggestion: str) -> bool:
+        """Return whether the key that a suggestion names is given as well: then it is no slip."""
+        return any(f" {name}?" in suggestion for name in self.values)
+
+
+def as_int(value: object) -> int | None:
+    """Return a JSON value as an integer, None when it is none (true is not, 256.0 is)."""
+    found = as_number(value, "int")
+    return None if found is None else int(found)
