@@ -1,0 +1,108 @@
+"""Resolves a config.json to what transformers' own modelling code makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from pa_spec.checker.finding import Findings, Place
+from pa_spec.checker.huggingface.dense import Decoder, resolve_dense
+from pa_spec.checker.huggingface.field import Fields
+from pa_spec.checker.huggingface.identity import Identity, identify
+from pa_spec.checker.huggingface.manifest import state_manifest
+from pa_spec.checker.huggingface.rope import context_tokens
+from pa_spec.checker.meaning import ModelMeaning
+from pa_spec.element_type import ElementType
+
+_RESOLVERS: Mapping[str, Callable[[Identity], Decoder | None]] = MappingProxyType(
+    {"dense": resolve_dense}
+)
+"""By the resolver that a family names in spec/models."""
+
+_CACHED = (ElementType.FLOAT16, ElementType.BFLOAT16, ElementType.FLOAT32)
+
+
+def resolve_config(
+    config: Mapping[str, Any], findings: Findings, place: Place
+) -> ModelMeaning | None:
+    """Resolve a configuration; None after the violations that say why it cannot be.
+
+    The ids that end a turn are left out: more files than this one name them.
+    """
+    identity = identify(config, findings, place)
+    if identity is None:
+        return None
+    fields, outer = identity.fields, identity.outer
+    decoder = _RESOLVERS.get(identity.family.resolver, resolve_dense)(identity)
+    vocab_size = fields.count("vocab_size")
+    is_tied = read_tie(identity)
+    element_type = read_element_type(fields, outer)
+    if decoder is None or fields.is_broken or outer.is_broken:
+        return None
+    cached = element_type if element_type in _CACHED else ElementType.FLOAT32
+    return ModelMeaning(
+        model_type=outer.text("model_type"),
+        architecture=identity.architecture,
+        family=identity.family.model_type,
+        vocab_size=vocab_size,
+        hidden_size=decoder.hidden_size,
+        context_tokens=_context(fields, decoder),
+        layers=decoder.layers,
+        ropes=decoder.ropes,
+        has_tied_embeddings=is_tied,
+        element_type=element_type,
+        cache_element_type=cached,
+        manifest=state_manifest(decoder.layers, cached, fields),
+        final_softcap=decoder.final_softcap,
+    )
+
+
+def read_tie(identity: Identity) -> bool:
+    """Whether the embedding is the output projection too; the outermost flag decides."""
+    key = "tie_word_embeddings"
+    is_tied = identity.outer.flag(key, default=identity.has_tied_default)
+    inner = identity.fields
+    if inner is identity.outer or not inner.is_written(key):
+        return is_tied
+    if inner.flag(key) != is_tied and not inner.is_broken:
+        winner = key if identity.outer.is_written(key) else "the outer class default"
+        inner.report("config.disagreement", key, inner.raw(key), winner=winner, value=is_tied)
+    return is_tied
+
+
+def read_element_type(fields: Fields, outer: Fields) -> ElementType | None:
+    """Return the type of the weights, None where no key says it; dtype is the newer key and wins.
+
+    In a nested file the decoder's own keys come first.
+    """
+    found = _written_type(fields)
+    return _written_type(outer) if found is None and outer is not fields else found
+
+
+def _written_type(fields: Fields) -> ElementType | None:
+    older = fields.text("torch_dtype").removeprefix("torch.")
+    newer = fields.text("dtype").removeprefix("torch.")
+    name = newer or older
+    if fields.is_broken or not name:
+        return None
+    known = {each.value: each for each in ElementType}
+    known |= {"half": ElementType.FLOAT16, "float": ElementType.FLOAT32}
+    if name not in known:
+        key = "dtype" if newer else "torch_dtype"
+        allowed = f"one of {', '.join(each.value for each in _CACHED)}"
+        fields.refuse("config.unknown_value", key, name, allowed=allowed)
+        return None
+    if older and newer and known.get(older) is not known[newer]:
+        fields.report("config.disagreement", "torch_dtype", older, winner="dtype", value=newer)
+    return known[name]
+
+
+def _context(fields: Fields, decoder: Decoder) -> int:
+    """Return the positions that the model supports.
+
+    A stretching factor counts where one embedding serves every layer; where layer types have
+    their own, max_position_embeddings has it in already.
+    """
+    written = fields.count("max_position_embeddings")
+    return context_tokens(decoder.ropes[0]) if len(decoder.ropes) == 1 else written

@@ -1,0 +1,93 @@
+"""What is known of model families: the tables of spec/models, looked up by model_type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from pa_spec.contract.data import by_id, names, records, table
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """How transformers' own code reads one model_type (spec/models/dense.toml says what is what).
+
+    rules: what else the family's resolver reads, by its own words.
+    """
+
+    model_type: str
+    architectures: tuple[str, ...]
+    defaults: Mapping[str, Any]
+    resolver: str = "dense"
+    nullable: tuple[str, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    head_size: str = "key"
+    heads_divide_hidden: bool = False
+    scale: str = "head_size"
+    softcap: str = ""
+    qk_norm: str = "never"
+    has_sink: bool = False
+    windows: str = "none"
+    pattern: int = 0
+    pattern_key: str = ""
+    rope: str = "one"
+    rope_layers: str = "all"
+    default_theta: float = 10000.0
+    local_theta: float = 0.0
+    local_theta_key: str = ""
+    default_rope: Mapping[str, Any] = field(default_factory=dict)
+    rotates_part: bool = False
+    is_interleaved: bool = False
+    rules: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A configuration whose decoder is inside, under text_key.
+
+    text_model_type: what the inside is when it does not say; is_fixed: whatever it says.
+    defaults: what the decoder is when the inside is missing. has_tied_embeddings: the class
+    default of the outer flag, which is the one that counts.
+    """
+
+    model_type: str
+    architectures: tuple[str, ...]
+    text_key: str
+    text_model_type: str
+    is_fixed: bool = False
+    has_tied_embeddings: bool = False
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A model_type that is refused: the kind of finding (config.<kind>) and why."""
+
+    model_type: str
+    kind: str
+    reason: str
+
+
+@cache
+def families() -> Mapping[str, Family]:
+    """Return every family by its model_type."""
+    return by_id(records(Family, _rows("family")), "model_type")
+
+
+@cache
+def nested_models() -> Mapping[str, Nested]:
+    """Return every kind of nested configuration by its outer model_type."""
+    return by_id(records(Nested, _rows("nested")), "model_type")
+
+
+@cache
+def refusals() -> Mapping[str, Refusal]:
+    """Return every refused model_type."""
+    return by_id(records(Refusal, _rows("refusal")), "model_type")
+
+
+def _rows(kind: str) -> list[Mapping[str, Any]]:
+    files = names("models", ".toml")
+    return [row for file in files for row in table(f"models/{file}.toml").get(kind, ())]

@@ -1,0 +1,102 @@
+"""Which rotary embeddings a family has, and what some families do otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from pa_spec.checker.huggingface.family import Family
+from pa_spec.checker.huggingface.field import Fields
+from pa_spec.checker.huggingface.rope_reader import ORIGINAL, RopeFrame, read_kind, read_rope
+from pa_spec.checker.huggingface.rope_source import layer_type_sources, shared_source
+from pa_spec.checker.huggingface.window import FULL, SLIDING
+from pa_spec.checker.meaning import RopeMeaning
+
+
+def read_ropes(fields: Fields, family: Family, head_size: int) -> Mapping[str, RopeMeaning]:
+    """Return the rotary embedding of each layer type; in most families it is the same.
+
+    Call only where no value was broken so far; what is returned means nothing when one then is.
+    """
+    if family.rope == "none":
+        return {}
+    frame = RopeFrame(
+        head_size,
+        fields.count("max_position_embeddings"),
+        _theta(fields, "rope_theta", family.default_theta),
+        rotates_part=family.rotates_part,
+        is_interleaved=family.is_interleaved,
+    )
+    if family.rope == "by_layer_type":
+        return _by_layer_type(fields, family, frame)
+    source = shared_source(fields, family)
+    if fields.is_broken:
+        return {}
+    _compare_theta(fields, source)
+    rope = _READERS[family.rope](fields, source, frame)
+    return {FULL: rope, SLIDING: rope}
+
+
+def _theta(fields: Fields, key: str, default: float) -> float:
+    return fields.number(key, default, above=1.0)
+
+
+def _compare_theta(fields: Fields, source: Fields) -> None:
+    outer, inner = fields.raw("rope_theta"), source.raw("rope_theta")
+    if outer is not None and inner is not None and outer != inner:
+        winner = f"{source.place.inside}.rope_theta"
+        fields.report("config.disagreement", "rope_theta", outer, winner=winner, value=inner)
+
+
+def _by_layer_type(fields: Fields, family: Family, frame: RopeFrame) -> Mapping[str, RopeMeaning]:
+    sources = layer_type_sources(fields)
+    local_theta = family.local_theta or family.default_theta
+    if family.local_theta_key:
+        local_theta = _theta(fields, family.local_theta_key, local_theta)
+    frame = replace(frame, original_at_top=False)
+    found = {}
+    for layer_type, theta in ((FULL, frame.theta), (SLIDING, local_theta)):
+        rope = read_rope(fields, sources[layer_type], replace(frame, theta=theta))
+        # transformers looks for truncate beside the layer types, where nobody writes it.
+        values = tuple(item for item in rope.parameters if item[0] != "truncate")
+        found[layer_type] = replace(rope, parameters=values)
+    return found
+
+
+def _phi3(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
+    """Read Phi-3's: it knows only longrope, under three names."""
+    kind = read_kind(source, ("default", "longrope", "su", "yarn"))
+    if kind == "su" and not source.is_written(ORIGINAL):
+        # The class renames su after it has moved the length inside for the newer names only.
+        source.refuse("config.missing", ORIGINAL, "nothing")
+    return read_rope(fields, source, frame, "default" if kind == "default" else "longrope")
+
+
+def _phimoe(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
+    """Read Phi-3.5-MoE's: its temperature is written, and the short factors serve all lengths."""
+    kind = read_kind(source, ("default", "longrope"))
+    rope = read_rope(fields, source, frame, kind)
+    if kind == "default":
+        return rope
+    values = dict(rope.parameters)
+    values |= {key: source.number(key) for key in ("short_mscale", "long_mscale")}
+    if values.get("long_factor") != values.get("short_factor") and not source.is_broken:
+        allowed = "short_factor, which transformers applies at every length"
+        source.report("config.not_applied", "long_factor", "other numbers", allowed=allowed)
+    values["long_factor"] = values.get("short_factor")
+    return replace(rope, parameters=tuple(values.items()))
+
+
+def _ministral3(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
+    """Read Ministral 3's: queries are scaled by position, in steps of the original length."""
+    rope = read_rope(fields, source, frame)
+    beta = source.number("llama_4_scaling_beta", above=-1e-9)
+    if rope.kind in ("default", "linear", "dynamic", "proportional"):
+        source.count(ORIGINAL)
+    return replace(rope, parameters=(*rope.parameters, ("llama_4_scaling_beta", beta)))
+
+
+_READERS: Mapping[str, Callable[[Fields, Fields, RopeFrame], RopeMeaning]] = MappingProxyType(
+    {"one": read_rope, "phi3": _phi3, "phimoe": _phimoe, "ministral3": _ministral3}
+)
