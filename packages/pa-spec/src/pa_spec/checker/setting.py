@@ -155,7 +155,7 @@ def _report(fault: str, place: Place, value: object, kind: str, findings: Findin
     elif fault == "engine.wrong_value":
         findings.add(fault, place, name, actual, allowed=_TYPES[kind])
     elif fault == "V87":
-        findings.add(fault, place, name, actual, allowed=settings()[key].allowed)
+        findings.add(fault, place, name, actual, case="type", allowed=settings()[key].allowed)
     else:
         findings.add(fault, place, name, actual)
 
