@@ -1,0 +1,274 @@
+"""Goal: the command's words, formats and exit status, whatever a checked file holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from pa_spec import CONTRACT_VERSION, InputUnusable, __version__, check_model
+from pa_spec.checker import CheckOptions
+from pa_spec.command import main, text_of
+
+COMMAND = [sys.executable, "-W", "error", "-m", "pa_spec.command", "check"]
+
+
+def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+def engine_file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "engine.json"
+    path.write_text(text)
+    return path
+
+
+def test_verdict_findings_and_resolved_limits_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = engine_file(tmp_path, '{"block_size": 24, "max_scheduled_tokens": 8}')
+
+    assert main(["check", str(path)]) == 1
+    assert (
+        capsys.readouterr().out
+        == f"""\
+{path} (engine configuration): does not conform; 1 violation, 1 note
+
+violations:
+  V29  block_size: expected a block size that is a power of two, at least 16, got 24
+
+notes:
+  engine.budget_below_batch  max_scheduled_tokens: expected at least max_batch_size = 16, \
+for every resident to decode in every step, got 8
+
+  block_size            unusable
+  num_blocks            unset
+  max_batch_size        16 (default)
+  max_scheduled_tokens  8
+  chunk_size            0 (default)
+  max_session_tokens    0 (default)
+  memory_budget_bytes   unset
+  reserve_turn_limit    false (default)
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ('{"block_size": 16}', [], (0, "conforms; nothing found")),
+        ('{"block_size": 17}', [], (1, "does not conform; 1 violation")),
+        ('{"block_size": 17', [], (2, "cannot be read; 1 unreadable")),
+        ('{"search": {"x": 1, "y": 1}}', [], (0, "conforms; 2 warnings")),
+        ('{"search": {"x": 1}}', ["--strict"], (1, "does not conform strictly; 1 warning")),
+        ('{"max_batch_size": 4096}', ["--strict"], (0, "conforms strictly; 1 note")),
+    ],
+)
+def test_exit_status_says_what_the_first_line_says(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    options: list[str],
+    expected: tuple[int, str],
+) -> None:
+    path = engine_file(tmp_path, text)
+
+    status = main(["check", str(path), *options])
+
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert (status, first.rpartition(": ")[2]) == expected
+
+
+def test_json_obeys_its_schema_and_says_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = engine_file(tmp_path, '{"search": {"top_p": 2, "x": 1}}')
+
+    assert main(["check", str(path), "--format", "json"]) == 1
+
+    document = json.loads(capsys.readouterr().out)
+    schema = json.loads(text_of("report-schema"))
+    Draft202012Validator.check_schema(schema)
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(document)] == []
+    assert {key: value for key, value in document.items() if key not in {"findings", "facts"}} == {
+        "pa_spec": __version__,
+        "contract": CONTRACT_VERSION,
+        "path": str(path),
+        "kind": "engine_configuration",
+        "strict": False,
+        "verdict": "violations",
+        "exit_status": 1,
+        "omitted": {},
+        "meaning": None,
+        "capacity": None,
+    }
+    assert document["findings"][0] == {
+        "id": "V87",
+        "severity": "violation",
+        "file": "",
+        "inside": "search.top_p",
+        "name": "top_p",
+        "expected": "0 to 1; off unless strictly between",
+        "actual": "2",
+        "message": "search.top_p: top_p: expected 0 to 1; off unless strictly between, got 2 (V87)",
+    }
+
+
+def test_repeated_findings_are_counted_and_not_all_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = ", ".join(f'"k{index}": 0' for index in range(250))
+    path = engine_file(tmp_path, f'{{"search": {{{keys}}}}}')
+
+    assert main(["check", str(path)]) == 0
+    assert "150 more of engine.unknown_search_key" in capsys.readouterr().out
+    assert main(["check", str(path), "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["omitted"] == {"engine.unknown_search_key": 150}
+    assert len(document["findings"]) == 100
+
+
+HOSTILE = "\x1b[2J\u202e\x07\r\n\u2028\ud800" + "x" * 5000
+
+
+def test_text_of_hostile_files_cannot_move_the_cursor_or_fill_the_screen(tmp_path: Path) -> None:
+    path = engine_file(tmp_path, json.dumps({"search": {HOSTILE: 1, "top_p": HOSTILE}}))
+
+    ran = run(path)
+
+    assert ran.returncode == 1
+    assert all(character.isprintable() for character in ran.stdout.replace("\n", ""))
+    assert r"\x1b[2J\u202e\x07\x0d\x0a\u2028\ud800" in ran.stdout
+    assert max(map(len, ran.stdout.splitlines())) <= 1000
+
+
+def test_json_of_hostile_files_is_one_ascii_object(tmp_path: Path) -> None:
+    path = engine_file(tmp_path, json.dumps({"search": {HOSTILE: 1, "top_p": HOSTILE}}))
+
+    ran = run(path, "--format", "json")
+
+    assert ran.stdout.isascii()
+    document = json.loads(ran.stdout)
+    assert document["findings"][0]["name"] == HOSTILE.replace("\ud800", r"\ud800")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8", "cp037"])
+def test_output_fits_the_streams_encoding(tmp_path: Path, encoding: str) -> None:
+    path = engine_file(tmp_path, json.dumps({"search": {"ключ": 1}}))
+
+    ran = subprocess.run(
+        [*COMMAND, str(path)],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": encoding, "LC_ALL": "C"},
+    )
+
+    assert ran.returncode == 0
+    shown = "ключ" if encoding == "utf-8" else r"\u043a\u043b\u044e\u0447"
+    assert shown in ran.stdout.decode(encoding)
+
+
+def test_reader_that_stops_reading_changes_nothing(tmp_path: Path) -> None:
+    path = engine_file(tmp_path, '{"block_size": 17}')
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    ran = subprocess.run([*COMMAND, str(path)], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+
+    assert (ran.returncode, ran.stderr) == (1, b"")
+
+
+def test_fault_of_the_checker_is_status_2_with_a_request_to_report_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("by\x1bnothing")
+
+    monkeypatch.setattr("pa_spec.checker.engine_file.check_engine_document", broken)
+    path = engine_file(tmp_path, '{"block_size": 16}')
+
+    assert main(["check", str(path)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"pa-spec: {path}: checker fault, not checked: ")
+    assert r"ZeroDivisionError: by\x1bnothing. Please report it" in captured.err
+    with pytest.raises(ZeroDivisionError):
+        main(["check", str(path), "--debug"])
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (KeyboardInterrupt, (130, "interrupted")),
+        (MemoryError, (2, "cannot be checked in the memory that there is")),
+    ],
+)
+def test_interruption_and_lack_of_memory_are_one_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
+    expected: tuple[int, str],
+) -> None:
+    def broken(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("pa_spec.checker.engine_file.check_engine_document", broken)
+    path = engine_file(tmp_path, '{"block_size": 16}')
+
+    status, captured = main(["check", str(path)]), capsys.readouterr()
+
+    assert captured.out == ""
+    assert (status, captured.err) == (expected[0], f"pa-spec: {path}: {expected[1]}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--memory", "24GiB"], "both or neither"),
+        (["--length", "4096"], "both or neither"),
+        (["--memory", "many", "--length", "1"], "is no amount"),
+        (["--memory", "0", "--length", "1"], "is 0 bytes"),
+        (["--memory", "1GiB", "--length", "0"], "is not from 1"),
+        (["--memory", "1GiB", "--length", "-1"], "is no number of tokens"),
+        (["--memory", "1GiB", "--length", "1e3"], "is no number of tokens"),
+        (["--format", "xml"], "invalid choice"),
+    ],
+)
+def test_unusable_options_are_status_2_and_nothing_is_printed(
+    tmp_path: Path, options: list[str], words: str
+) -> None:
+    ran = run(engine_file(tmp_path, "{}"), *options)
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert words in ran.stderr
+
+
+@pytest.mark.parametrize(("memory", "length"), [(0, 1), (1, 0), (2**63, 1), (None, 1), (1, None)])
+def test_unusable_options_of_the_function_are_refused(
+    tmp_path: Path, memory: int | None, length: int | None
+) -> None:
+    options = CheckOptions(memory_bytes=memory, length_tokens=length)
+
+    with pytest.raises(InputUnusable, match=r"memory|length"):
+        check_model(tmp_path, options)
+
+
+def test_help_names_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["check", "--help"])
+
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Exit status: 0 conforms, 1 violations, 2 cannot be read." in shown
