@@ -40,7 +40,8 @@ class GraphNode:
 
     place: its name with those of the subgraphs around it; never empty (an unnamed node is called
     after its first output). inputs and outputs keep their indices; None = absent or "".
-    depth: 0 in the main graph, 1 in a branch or loop body of it.
+    depth: 0 in the main graph, 1 in a branch or loop body of it. declared: what the file itself
+    says of each output, None where it says nothing.
     """
 
     place: str
@@ -50,6 +51,7 @@ class GraphNode:
     inputs: tuple[GraphTensor | None, ...]
     outputs: tuple[str | None, ...]
     depth: int = 0
+    declared: tuple[SymbolicTensor | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,9 @@ class Graph:
     file: as findings call it. inputs and outputs: of the main graph, in order, without inputs that
     initializers supply. attention: the PagedAttention nodes in order. state: nodes that keep fixed
     state (VarlenCausalConvWithState, GatedDeltaNet and relatives). operators: how many nodes of
-    each (domain, op type) there are, subgraphs included. opsets: version by domain.
+    each (domain, op type) there are, subgraphs included. opsets: version by domain. functions:
+    PagedAttention nodes inside local functions. is_sound: names and shapes agree; where they do
+    not, that was reported, and what depends on them is not reported again.
     """
 
     file: str
@@ -69,3 +73,5 @@ class Graph:
     state: tuple[GraphNode, ...] = ()
     operators: Mapping[tuple[str, str], int] = field(default_factory=dict)
     opsets: Mapping[str, int] = field(default_factory=dict)
+    functions: int = 0
+    is_sound: bool = True

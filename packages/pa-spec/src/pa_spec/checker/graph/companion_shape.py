@@ -1,0 +1,133 @@
+"""Output shapes of the companion operators, inside the onnx library's inference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pa_spec.checker.graph.companion import Companion
+from pa_spec.checker.graph.element import tensor_of_type
+from pa_spec.inference.shape import Extent, SymbolicShape
+
+
+class InferenceEdge:
+    """A node's inputs and outputs as the onnx library's inference shows them."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Return an attribute's value: int, float or bytes."""
+        from onnx.helper import get_attribute_value
+
+        found = self._context.get_attribute(name)
+        return default if found is None else get_attribute_value(found)
+
+    def input(self, index: int) -> Any:
+        """Return an input's TypeProto, None when it is absent or unknown."""
+        if index >= self._context.get_num_inputs() or not self._context.has_input(index):
+            return None
+        return self._context.get_input_type(index)
+
+    def shape(self, index: int) -> SymbolicShape:
+        """Return an input's shape, None when unknown."""
+        proto = self.input(index)
+        return None if proto is None else tensor_of_type(proto).shape
+
+    def element(self, index: int) -> int:
+        """Return the number of an input's element type, 0 when unknown."""
+        proto = self.input(index)
+        is_tensor = proto is not None and proto.WhichOneof("value") == "tensor_type"
+        return int(proto.tensor_type.elem_type) if is_tensor else 0
+
+    def set(self, index: int, element: int, shape: SymbolicShape) -> None:
+        """Say what an output is; nothing when its element type is unknown."""
+        context = self._context
+        if not element or index >= context.get_num_outputs() or not context.has_output(index):
+            return
+        context.set_output_type(index, type_proto(element, shape))
+
+
+def type_proto(element: int, shape: SymbolicShape) -> Any:
+    """Return a TypeProto of a tensor."""
+    from onnx import TypeProto
+
+    proto = TypeProto()
+    proto.tensor_type.elem_type = element
+    if shape is not None:
+        proto.tensor_type.shape.SetInParent()
+        for extent in shape:
+            dim = proto.tensor_type.shape.dim.add()
+            if isinstance(extent, int):
+                dim.dim_value = extent
+            elif extent is not None:
+                dim.dim_param = extent
+    return proto
+
+
+def companion_inference(companion: Companion) -> Callable[[Any], None]:
+    """Return the inference function of an operator; it never raises, unknown stays unknown."""
+
+    def infer(context: Any) -> None:
+        edge = InferenceEdge(context)
+        _set_element_types(companion, edge)
+        for word in companion.shapes:
+            output, is_copy, source = word.partition("=")
+            if is_copy:
+                origin, _, typed = source.partition(":")
+                edge.set(int(output), edge.element(int(typed or origin)), edge.shape(int(origin)))
+            else:
+                _SPECIAL[word](edge)
+
+    return infer
+
+
+def _set_element_types(companion: Companion, edge: InferenceEdge) -> None:
+    """Give each output the element type of the first input that shares its name of types."""
+    first: dict[str, int] = {}
+    for index, slot in enumerate(companion.inputs):
+        if edge.element(index):
+            first.setdefault(slot.types, edge.element(index))
+    for index, slot in enumerate(companion.outputs):
+        edge.set(index, first.get(slot.types, 0), None)
+
+
+def _columns(edge: InferenceEdge) -> None:
+    """[..., K] times a quantized [N, K] gives [..., N]."""
+    shape, width = edge.shape(0), edge.attribute("N")
+    if shape and isinstance(width, int) and width > 0:
+        edge.set(0, edge.element(0), (*shape[:-1], width))
+
+
+def _rows(edge: InferenceEdge) -> None:
+    """Rows of a quantized matrix, whose bytes may hold several columns each."""
+    data, indices, bits = edge.shape(0), edge.shape(1), edge.attribute("bits", 4)
+    axis = edge.attribute("gather_axis", 0)
+    if data is None or indices is None or len(data) != 2 or axis != 0:
+        return
+    width: Extent = data[1]
+    if edge.element(0) == _UINT8 and bits in (2, 4):
+        width = width * (8 // bits) if isinstance(width, int) else None
+    edge.set(0, edge.element(2), (*indices, width))
+
+
+def _heads(edge: InferenceEdge) -> None:
+    """Attention with key and value apart yields query's shape."""
+    if edge.input(1) is not None and edge.input(2) is not None:
+        edge.set(0, edge.element(0), edge.shape(0))
+
+
+def _tokens(edge: InferenceEdge) -> None:
+    """[T, heads, Dv] for packed [T, heads, D] of query and value; the state keeps its shape."""
+    query, value = edge.shape(0), edge.shape(2)
+    edge.set(1, edge.element(6), edge.shape(6))
+    if query is None or value is None or len(query) != 3 or len(value) != 3:
+        return
+    heads: Extent = None
+    if isinstance(query[1], int) and isinstance(value[1], int):
+        heads = max(query[1], value[1])
+    edge.set(0, edge.element(0), (query[0], heads, value[2]))
+
+
+_UINT8 = 2
+_SPECIAL = {"columns": _columns, "rows": _rows, "heads": _heads, "tokens": _tokens}

@@ -1,0 +1,78 @@
+"""Types and shapes as ONNX writes them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from pa_spec.element_type import ElementType
+from pa_spec.inference.shape import Extent, SymbolicTensor
+
+MAX_SHOWN = 120
+"""Characters of a name that a finding shows; a hostile file's names may be very long."""
+
+_SPELLINGS = {"float": "float32", "double": "float64"}
+
+
+@cache
+def spellings() -> dict[int, str]:
+    """Return the name of each of ONNX's element types by its number."""
+    from onnx import TensorProto
+
+    names = {number: name.lower() for name, number in TensorProto.DataType.items()}
+    return {number: _SPELLINGS.get(name, name) for number, name in names.items()}
+
+
+def tensor_of(number: int, shape: tuple[Extent, ...] | None) -> SymbolicTensor:
+    """Return a tensor of ONNX's element type with that number; 0 = unknown."""
+    if number == 0:
+        return SymbolicTensor(None, shape)
+    name = spellings().get(number, f"element type {number}")
+    if name in _ELEMENT_TYPES:
+        return SymbolicTensor(_ELEMENT_TYPES[name], shape)
+    return SymbolicTensor(None, shape, name)
+
+
+def tensor_of_type(proto: Any) -> SymbolicTensor:
+    """Return what a TypeProto says; a type that is no tensor is only named."""
+    kind = proto.WhichOneof("value")
+    if kind is None:
+        return SymbolicTensor(None, None)
+    if kind != "tensor_type":
+        return SymbolicTensor(None, None, kind.removesuffix("_type"))
+    tensor = proto.tensor_type
+    shape = None
+    if tensor.HasField("shape"):
+        shape = tuple(_extent(dim) for dim in tensor.shape.dim)
+    return tensor_of(tensor.elem_type, shape)
+
+
+def shown(text: str) -> str:
+    """Return a name from a file as findings may show it: printable, and not too long."""
+    if not text.isprintable():
+        text = text.encode("unicode_escape").decode("ascii")
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def shape_text(shape: tuple[Extent, ...] | None) -> str:
+    """Write a shape as findings show it: "[num_tokens, ?, 64]"."""
+    if shape is None:
+        return "unknown shape"
+    return f"[{', '.join('?' if each is None else shown(str(each)) for each in shape)}]"
+
+
+def tensor_text(tensor: SymbolicTensor) -> str:
+    """Write a type and a shape: "float16 [num_tokens, 576]"."""
+    known = tensor.element_type.value if tensor.element_type else tensor.other_type
+    return f"{known or 'unknown type'} {shape_text(tensor.shape)}"
+
+
+def _extent(dim: Any) -> Extent:
+    kind = dim.WhichOneof("value")
+    if kind == "dim_value":
+        # A negative length is how some exporters write an unknown one.
+        return int(dim.dim_value) if dim.dim_value >= 0 else None
+    return str(dim.dim_param) or None if kind == "dim_param" else None
+
+
+_ELEMENT_TYPES = {each.value: each for each in ElementType}

@@ -1,0 +1,139 @@
+"""Checks the PagedAttention nodes of a graph against the contract."""
+
+from __future__ import annotations
+
+from pa_spec.checker.finding import Findings, Place
+from pa_spec.checker.graph.attribute import read_attributes, report_newer_scheme
+from pa_spec.checker.graph.blame import mistakes
+from pa_spec.checker.graph.cache import check_cache_binding, check_cache_owners
+from pa_spec.checker.graph.call import NodeCall, inputs_by_name, node_call, report_other_types
+from pa_spec.checker.graph.capture import check_capture
+from pa_spec.checker.graph.companion import MICROSOFT
+from pa_spec.checker.graph.element import shown, tensor_text
+from pa_spec.checker.graph.graph import Graph, GraphNode, TensorSource
+from pa_spec.checker.graph.tensor import contradict
+from pa_spec.checker.graph.walk import ATTENTION
+from pa_spec.contract.operator_table import operator_inputs
+from pa_spec.errors import ContractViolation
+from pa_spec.inference import SymbolicCall, check_outputs, infer_outputs
+
+_ATTENTIONS = ("GroupQueryAttention", "MultiHeadAttention", "Attention", "SparseAttention")
+_MOST_NAMED = 5
+
+
+def check_nodes(graph: Graph, findings: Findings, block_size: int | None) -> None:
+    """Check every PagedAttention node, and what they need of the graph around them.
+
+    block_size: what a configuration says a block holds, None = unknown.
+    """
+    _check_model(graph, findings)
+    checked = []
+    for node in graph.attention:
+        place = Place(graph.file, node.place)
+        if node.domain != MICROSOFT:
+            actual = repr(shown(node.domain)) if node.domain else "ONNX's own domain"
+            findings.add("graph.wrong_domain", place, ATTENTION, actual)
+        elif not report_newer_scheme(node, place, findings):
+            checked.append(node)
+            _check_node(graph, node, findings, block_size)
+    check_cache_owners(graph.file, checked, findings)
+    check_capture(graph, checked, findings)
+
+
+def _check_model(graph: Graph, findings: Findings) -> None:
+    """Report a model without the operator, and one that does not import its domain."""
+    place = Place(graph.file)
+    if not graph.attention and not graph.functions:
+        counts = {kind: count for (_, kind), count in graph.operators.items()}
+        others = [f"{counts[name]} {name}" for name in _ATTENTIONS if name in counts]
+        findings.add("graph.no_attention", place, ATTENTION, ", ".join(others) or "none")
+    for domain in sorted({domain for domain, _ in graph.operators}):
+        version = graph.opsets.get(domain, graph.opsets.get("ai.onnx") if not domain else None)
+        if domain == MICROSOFT and version != 1:
+            actual = "not imported" if version is None else f"version {version}"
+            findings.add("graph.opset", place, MICROSOFT, actual, case="microsoft")
+        elif version is None:
+            name = shown(domain) or "ONNX's own domain"
+            findings.add("graph.opset", place, name, "not imported", case="other")
+
+
+def _check_node(graph: Graph, node: GraphNode, findings: Findings, block_size: int | None) -> None:
+    place = Place(graph.file, node.place)
+    if len(node.inputs) > len(operator_inputs()):
+        most, count = len(operator_inputs()), len(node.inputs)
+        findings.add("graph.too_many_inputs", place, "inputs", count, most=most)
+    attributes, unread = read_attributes(node, place, findings)
+    call = node_call(node, attributes, block_size)
+    report_other_types(call, place, findings)
+    found = [] if unread & {"num_heads", "kv_num_heads"} else list(mistakes(call.signature))
+    found = [each for each in found if each.name not in unread]
+    found += _output_mistakes(node, call, found)
+    found_names = {each.name for each in found}
+    for violation in found:
+        findings.violation(violation, place)
+    _check_missing(node, place, found_names, findings)
+    _check_metadata(node, place, findings)
+    if not found and not unread:
+        _check_declared(node, call, place, findings)
+    if not node.depth:
+        check_cache_binding(graph, node, found_names, findings)
+    if call.undecided and graph.is_sound and not found:
+        actual = ", ".join(call.undecided[:_MOST_NAMED])
+        more = len(call.undecided) - _MOST_NAMED
+        actual += f" and {more} more" if more > 0 else ""
+        findings.add("graph.shape_unknown", place, "inputs", f"unknown: {actual}")
+
+
+def _output_mistakes(
+    node: GraphNode, call: NodeCall, found: list[ContractViolation]
+) -> list[ContractViolation]:
+    """V55 to V57, unless a rule about the input already says it (V27, V28)."""
+    said = {each.name for each in found if each.rule_id in ("V27", "V28", "V22")}
+    inputs = call.symbolic_inputs()
+    names = tuple(each is not None for each in node.outputs)
+    wrong = list(check_outputs(call.signature.attributes, inputs, names))
+    return [each for each in wrong if each.name.removesuffix("_out") not in said]
+
+
+def _check_missing(node: GraphNode, place: Place, found: set[str], findings: Findings) -> None:
+    """Report required inputs that are absent, where no rule does."""
+    present = inputs_by_name(node)
+    for each in operator_inputs():
+        if each.presence == "required" and each.name not in present:
+            has_output = len(node.outputs) > 1 and node.outputs[1] is not None
+            if each.name == "key_cache" and has_output and "outputs" not in found:
+                findings.add("V57", place, "key_cache_out", "none", case="absent", cache=each.name)
+            else:
+                findings.add("graph.missing_input", place, each.name, "none")
+
+
+def _check_metadata(node: GraphNode, place: Place, findings: Findings) -> None:
+    """Report bounds that the host does not feed: a captured graph cannot compute them for it."""
+    metadata = inputs_by_name(node).get("attention_metadata")
+    if metadata is None:
+        return
+    actual = {
+        TensorSource.NODE: f"computed by {shown(metadata.producer)}",
+        TensorSource.INITIALIZER: "a constant",
+    }.get(metadata.source)
+    if actual:
+        findings.add("graph.metadata_not_input", place, "attention_metadata", actual)
+
+
+def _check_declared(node: GraphNode, call: NodeCall, place: Place, findings: Findings) -> None:
+    """Compare what the file says of attention's result and scores with what they will be."""
+    attributes = call.signature.attributes
+    symbolic = SymbolicCall(attributes, call.symbolic_inputs())
+    names = tuple(each is not None for each in node.outputs)
+    try:
+        inferred = infer_outputs(symbolic, names)
+    except ContractViolation:
+        return
+    for index in (0, 3):
+        if index >= len(inferred) or index >= len(node.declared):
+            continue
+        declared, expected = node.declared[index], inferred[index]
+        if declared is not None and expected is not None and contradict(declared, expected):
+            name, actual = shown(node.outputs[index] or ""), tensor_text(declared)
+            values = {"inferred": tensor_text(expected)}
+            findings.add("graph.shape_contradicts", place, name, actual, **values)

@@ -1,0 +1,133 @@
+"""Types and shapes of a model's tensors: declared, inferred through the graph, and joined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pa_spec.checker.finding import Findings, Place
+from pa_spec.checker.graph.element import shown, tensor_of, tensor_of_type, tensor_text
+from pa_spec.checker.graph.inferred import infer_types
+from pa_spec.checker.graph.scope import Scope
+from pa_spec.checker.graph.walk import ATTENTION, STATE_OPERATORS, Walk, label_of
+from pa_spec.inference.shape import Extent, SymbolicShape, SymbolicTensor
+
+UNKNOWN_TENSOR = SymbolicTensor(None, None)
+_CALLER_CHECKED = STATE_OPERATORS | {ATTENTION}
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """What is known of each name.
+
+    joined: of the main graph, declared and inferred; a name that contradicts itself is unknown.
+    declared: by the file alone, a dictionary for each graph, read when first asked for.
+    is_sound: nothing contradicts.
+    """
+
+    joined: dict[str, SymbolicTensor]
+    declared: dict[int, dict[str, SymbolicTensor]] = field(default_factory=dict)
+    is_sound: bool = True
+
+    def of(self, scope: Scope, name: str, index: int) -> SymbolicTensor:
+        """Return what is known of a name that node `index` of a graph uses."""
+        owner, _, _ = scope.owner(name, index)
+        if owner.parent is None:
+            return self.joined.get(name, UNKNOWN_TENSOR)
+        return self.declared_in(owner).get(name, UNKNOWN_TENSOR)
+
+    def declared_in(self, scope: Scope) -> dict[str, SymbolicTensor]:
+        """Return what the file says of one graph's names."""
+        if id(scope) not in self.declared:
+            self.declared[id(scope)] = declared_types(scope.graph)
+        return self.declared[id(scope)]
+
+
+def declared_types(graph: Any) -> dict[str, SymbolicTensor]:
+    """Return what a graph itself says of its names; the first statement counts."""
+    found: dict[str, SymbolicTensor] = {}
+    for tensor in graph.initializer:
+        dims = tuple(tensor.dims)
+        is_sane = not dims or min(dims) >= 0
+        found[tensor.name] = tensor_of(tensor.data_type, dims if is_sane else None)
+    for sparse in graph.sparse_initializer:
+        dims = tuple(sparse.dims)
+        found.setdefault(sparse.values.name, tensor_of(sparse.values.data_type, dims))
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.HasField("type"):
+            found.setdefault(value.name, tensor_of_type(value.type))
+    return found
+
+
+def read_tensors(model: Any, walk: Walk, file: str, findings: Findings) -> Tensors:
+    """Return the main graph's tensors, declared and inferred; report contradictions.
+
+    A wrong declaration makes everything after it look wrong: only the first is reported.
+    """
+    declared = declared_types(model.graph)
+    inferred = infer_types(model, walk)
+    if inferred is None:
+        found = "declared shapes only"
+        findings.add("graph.not_inferred", Place(file), "shape inference", found)
+        return Tensors(declared)
+    wrong: set[str] = set()
+    reported = False
+    for node in model.graph.node:
+        is_first = wrong.isdisjoint(node.input)
+        for name in node.output:
+            if name not in declared or not contradict(declared[name], inferred.get(name)):
+                continue
+            wrong.add(name)
+            # What attention and state nodes yield is judged with the node itself.
+            if is_first and node.op_type not in _CALLER_CHECKED:
+                reported = True
+                place = Place(file, label_of(node))
+                values = {"inferred": tensor_text(inferred[name])}
+                actual = tensor_text(declared[name])
+                findings.add("graph.shape_contradicts", place, shown(name), actual, **values)
+    joined = {name: join(declared.get(name), tensor) for name, tensor in inferred.items()}
+    unsure = dict.fromkeys(wrong, UNKNOWN_TENSOR)
+    return Tensors(declared | joined | unsure, is_sound=not reported)
+
+
+def contradict(declared: SymbolicTensor, inferred: SymbolicTensor | None) -> bool:
+    """Whether two statements about a tensor cannot both be true; symbols may be anything."""
+    if inferred is None:
+        return False
+    if _is_typed(declared) and _is_typed(inferred):
+        types = (declared.element_type, declared.other_type)
+        if types != (inferred.element_type, inferred.other_type):
+            return True
+    if declared.shape is None or inferred.shape is None:
+        return False
+    if len(declared.shape) != len(inferred.shape):
+        return True
+    pairs = zip(declared.shape, inferred.shape, strict=True)
+    return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs)
+
+
+def join(declared: SymbolicTensor | None, inferred: SymbolicTensor) -> SymbolicTensor:
+    """Return what two statements that do not contradict say together."""
+    if declared is None:
+        return inferred
+    typed = declared if _is_typed(declared) else inferred
+    shape = _join_shapes(declared.shape, inferred.shape)
+    return SymbolicTensor(typed.element_type, shape, typed.other_type)
+
+
+def _join_shapes(declared: SymbolicShape, inferred: SymbolicShape) -> SymbolicShape:
+    if declared is None or inferred is None:
+        return inferred if declared is None else declared
+    if len(declared) != len(inferred):
+        return declared
+    return tuple(map(_join_extents, declared, inferred))
+
+
+def _join_extents(declared: Extent, inferred: Extent) -> Extent:
+    if isinstance(declared, int) or inferred is None:
+        return declared
+    return inferred if isinstance(inferred, int) or declared is None else declared
+
+
+def _is_typed(tensor: SymbolicTensor) -> bool:
+    return tensor.element_type is not None or bool(tensor.other_type)
