@@ -1,4 +1,4 @@
-"""The check of a Hugging Face folder: configuration, tokenizer, weights, and what they say together."""
+"""The check of a Hugging Face folder: what its files say, alone and against each other."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pa_spec.checker.huggingface.config import resolve_config
 from pa_spec.checker.huggingface.eos import eos_sources, resolve_eos
 from pa_spec.checker.huggingface.stored_weights import read_weights
 from pa_spec.checker.huggingface.tokenizer_file import read_tokenizer
+from pa_spec.checker.huggingface.weight_check import check_weights
 from pa_spec.checker.meaning import ModelMeaning
 from pa_spec.checker.report import CheckOptions
 from pa_spec.checker.source import read_json
@@ -29,29 +30,29 @@ def check_huggingface_folder(
 
     The folder's other files are checked in any case, as far as they can be without the meaning.
     """
-    del options
+    del options  # how strict a check is, and what is to fit, is decided where it is reported
     config = read_json(folder / CONFIG, findings, CONFIG)
     meaning = None
     if config is not None:
         meaning = resolve_config(config, findings, Place(CONFIG))
-    generation, is_readable = _generation(folder, findings)
-    vocab_size = meaning.vocab_size if meaning else None
-    tokenizer = read_tokenizer(folder, vocab_size, findings)
+    generation, is_known = _generation(folder, findings)
+    tokenizer = read_tokenizer(folder, meaning.vocab_size if meaning else None, findings)
     weights = read_weights(folder, findings)
     if config is None or meaning is None:
         return None
     _check_begin(config, meaning, findings)
     sources = eos_sources(config, generation, findings)
-    if is_readable:
+    if is_known:
         eos = resolve_eos(sources, tokenizer, meaning.vocab_size, findings)
         meaning = replace(meaning, eos=eos)
-    if weights is not None and weights.is_complete:
-        meaning = replace(meaning, weight_bytes=weights.num_bytes)
-    return meaning
+    if weights is None:
+        return meaning
+    check_weights(config, meaning, weights, findings)
+    return replace(meaning, weight_bytes=weights.num_bytes) if weights.is_complete else meaning
 
 
 def _generation(folder: Path, findings: Findings) -> tuple[Mapping[str, Any] | None, bool]:
-    """Return generation_config.json, and whether what it says is known (nothing, if absent)."""
+    """Return generation_config.json, and whether what it says is known: nothing, if absent."""
     if not os.path.lexists(folder / GENERATION):
         return None, True
     document = read_json(folder / GENERATION, findings, GENERATION)
