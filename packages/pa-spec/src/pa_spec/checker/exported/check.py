@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pa_spec.checker.exported.binding import bind_state, check_paged_geometry
 from pa_spec.checker.exported.blame import blamed_tensors
@@ -30,6 +31,20 @@ from pa_spec.checker.source import read_json
 from pa_spec.state import GroupKind
 
 
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What a folder says beside its graph.
+
+    captures: CUDA-graph capture is asked for. reference: what it is compared with, if anything.
+    """
+
+    root: Section
+    decoder: Decoder
+    numbers: ModelNumbers
+    captures: bool
+    reference: Reference | None = None
+
+
 def check_exported_folder(
     folder: Path, findings: Findings, options: CheckOptions
 ) -> dict[str, str]:
@@ -38,50 +53,43 @@ def check_exported_folder(
     A config.json beside it, or options.reference_config, is what the graph is compared with.
     """
     document = read_json(folder / CONFIG_FILE, findings, CONFIG_FILE)
-    if document is None:
+    export = None if document is None else read_export(document, findings)
+    if document is None or export is None:
         return {}
-    root = Section(document, "", CONFIG_FILE, findings)
-    check_settings(document, findings, CONFIG_FILE)
-    numbers, decoder = read_numbers(root), read_decoder(root)
-    if numbers is None or decoder is None:
-        return {}
-    check_names(decoder)
-    captures = check_session(decoder)
-    reference = read_reference(folder, options, findings)
+    decoder, reference = export.decoder, read_reference(folder, options, findings)
     if reference is not None:
-        compare_numbers(decoder, numbers, reference, folder)
+        compare_numbers(decoder, export.numbers, reference, folder)
+        export = replace(export, reference=reference)
     facts = resolved_settings(document)
     files = decoder_files(decoder)
     for file in files:
         graph, blamed = _read(folder, file, decoder)
-        if graph is None:
-            continue
-        facts |= _counts(graph, facts)
-        # A pipeline's inputs and outputs are spread over its graphs.
-        if len(files) == 1 and graph.attention:
-            check_graph(Export(root, decoder, numbers, reference), graph, blamed)
-            if captures:
-                check_capture(decoder, graph)
+        if graph is not None:
+            facts |= _counts(graph, facts)
+            # A pipeline's inputs and outputs are spread over its graphs.
+            if len(files) == 1 and graph.attention:
+                check_graph(export, graph, blamed)
     return facts
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
-    """What a folder says beside its graph. reference: what it is compared with, if anything."""
-
-    root: Section
-    decoder: Decoder
-    numbers: ModelNumbers
-    reference: Reference | None
+def read_export(document: Mapping[str, Any], findings: Findings) -> Export | None:
+    """Read and check a configuration alone; None where it has no usable `model.decoder`."""
+    root = Section(document, "", CONFIG_FILE, findings)
+    check_settings(document, findings, CONFIG_FILE)
+    numbers, decoder = read_numbers(root), read_decoder(root)
+    if numbers is None or decoder is None:
+        return None
+    check_names(decoder)
+    return Export(root, decoder, numbers, check_session(decoder))
 
 
 def check_graph(export: Export, graph: Graph, blamed: frozenset[str]) -> None:
     """Check a configuration against the graph it names; blamed: names spoken about already."""
     decoder, numbers = export.decoder, export.numbers
     if not decoder.is_dynamic and not decoder.manifest.kinds - {GroupKind.PAGED_KV}:
-        actual = f"{len(graph.attention)} PagedAttention nodes"
-        place = export.root.place("engine")
-        decoder.findings.add("exported.not_dynamic", place, "dynamic_batching", actual)
+        actual = f"none, for {len(graph.attention)} PagedAttention nodes"
+        place, name = export.root.place("engine"), "dynamic_batching"
+        decoder.findings.add("exported.not_dynamic", place, name, actual)
     feed = Feed(decoder, graph)
     pairs = bind_state(decoder, graph, feed, blamed)
     check_paged_geometry(decoder, graph, pairs)
@@ -91,6 +99,8 @@ def check_graph(export: Export, graph: Graph, blamed: frozenset[str]) -> None:
     check_rings(decoder, export.root, graph, blamed)
     feed.report(blamed)
     check_graph_numbers(numbers, decoder, graph)
+    if export.captures:
+        check_capture(decoder, graph)
     if export.reference is not None:
         compare_graph(decoder, numbers, graph, export.reference)
 

@@ -56,6 +56,8 @@ def read_decoder(root: Section) -> Decoder | None:
         return None
     decoder.check_keys()
     inputs, outputs = _names(decoder, "inputs"), _names(decoder, "outputs")
+    if inputs is None or outputs is None:
+        return None
     is_dynamic = _is_dynamic(root)
     num_layers = _extent(decoder, "num_hidden_layers")
     manifest = read_manifest(decoder, num_layers, is_dynamic=is_dynamic)
@@ -80,11 +82,11 @@ def _is_dynamic(root: Section) -> bool:
     return isinstance(engine, Mapping) and "dynamic_batching" in engine
 
 
-def _names(decoder: Section, name: str) -> Section:
-    """Return `inputs` or `outputs`; where it is not usable every name is the default one."""
-    found = decoder.section(name)
-    empty = Section({}, decoder.place(name).inside, decoder.file, decoder.findings)
-    return empty if found is None else found
+def _names(decoder: Section, name: str) -> Section | None:
+    """Return `inputs` or `outputs`; where it is not given every name is the default one."""
+    if decoder.has(name):
+        return decoder.section(name)
+    return Section({}, decoder.place(name).inside, decoder.file, decoder.findings)
 
 
 def _extent(decoder: Section, name: str, *, is_required: bool = True) -> int | None:

@@ -10,6 +10,7 @@ from pa_spec.checker.exported.decoder import Decoder
 from pa_spec.checker.exported.template import Template, as_template
 from pa_spec.checker.graph.graph import Graph
 from pa_spec.contract.configuration import model_tensors, state_bindings
+from pa_spec.state import GroupKind
 
 _OF_OTHER_STEPS = ("attention_mask", "inputs_embeds")
 """Inputs that a configuration may name though no step of packed tokens feeds them."""
@@ -28,6 +29,9 @@ class Feed:
 
     def __init__(self, decoder: Decoder, graph: Graph) -> None:
         self._decoder = decoder
+        state = [row for row in state_bindings().values() if row.direction == "input"]
+        kinds = decoder.manifest.kinds
+        self._is_sound = all(row.name in decoder.templates for row in state if row.kind in kinds)
         self._owners = _state_templates(decoder)
         fed = frozenset(_fed_names(decoder))
         others = _other_templates(decoder)
@@ -58,7 +62,7 @@ class Feed:
 
     def report(self, blamed: frozenset[str]) -> None:
         """Report what is left, but nothing of what was spoken about."""
-        if len(self._unfed) <= self._unmatched:
+        if len(self._unfed) <= self._unmatched or not self._is_sound:
             return  # They go by other names than the configuration's: those were reported.
         findings, inputs = self._decoder.findings, self._decoder.inputs
         layers: set[str] = set()
@@ -78,21 +82,22 @@ class Feed:
 
         "" = a group has that layer; None = it is no state.
         """
-        for template, layers in self._owners:
+        manifest = self._decoder.manifest
+        for template, kind in self._owners:
             layer_id = template.layer_of(name)
             if layer_id is not None:
-                return "" if layer_id in layers else f"layer {layer_id}"
+                return "" if manifest.owns(kind, layer_id) else f"layer {layer_id}"
         return None
 
 
-def _state_templates(decoder: Decoder) -> list[tuple[Template, frozenset[int]]]:
+def _state_templates(decoder: Decoder) -> list[tuple[Template, GroupKind]]:
     """Return the usable templates of state inputs, of kinds without a group too."""
     found = []
     for row in state_bindings().values():
         text = decoder.inputs.values.get(row.name, row.default)
         template = as_template(text) if isinstance(text, str) else None
         if row.direction == "input" and template is not None:
-            found.append((template, decoder.manifest.layers(row.kind)))
+            found.append((template, row.kind))
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from pa_spec.checker.exported.section import INT32_MAX, Section, as_int
@@ -20,10 +20,14 @@ _FIXED_BINDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layers that keep one kind of state; only ids that the decoder has, each once."""
+    """Layers that keep one kind of state; only ids that the decoder has, each once.
+
+    members: the same ids, for the question whether one is among them.
+    """
 
     kind: GroupKind
     layer_ids: Sequence[int]
+    members: Container[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,13 @@ class Manifest:
     groups: tuple[Group, ...]
     is_sound: bool
 
-    def layers(self, kind: GroupKind) -> frozenset[int]:
-        """Return the layers that keep a kind of state."""
-        return frozenset(i for group in self.groups if group.kind is kind for i in group.layer_ids)
+    def owns(self, kind: GroupKind, layer_id: int) -> bool:
+        """Return whether a layer keeps a kind of state."""
+        return any(group.kind is kind and layer_id in group.members for group in self.groups)
+
+    def num_layers(self, kind: GroupKind) -> int:
+        """Return how many layers keep a kind of state."""
+        return sum(len(group.layer_ids) for group in self.groups if group.kind is kind)
 
     @property
     def kinds(self) -> frozenset[GroupKind]:
@@ -52,9 +60,8 @@ def read_manifest(decoder: Section, num_layers: int | None, *, is_dynamic: bool)
     Reports V76, V77, V82 and V83.
     """
     if not decoder.has(_KEY):
-        return Manifest(
-            (Group(GroupKind.PAGED_KV, range(num_layers or 0)),), num_layers is not None
-        )
+        every = range(num_layers or 0)
+        return Manifest((Group(GroupKind.PAGED_KV, every, every),), num_layers is not None)
     before = decoder.findings.total
     value, place = decoder.values[_KEY], decoder.place(_KEY)
     groups: tuple[Group, ...] = ()
@@ -82,7 +89,8 @@ def _read_groups(
         section.check_keys("model.decoder.state_groups")
         kind = _read_kind(section)
         if kind is not None:
-            yield Group(kind, _read_layers(section, num_layers))
+            layer_ids = _read_layers(section, num_layers)
+            yield Group(kind, layer_ids, frozenset(layer_ids))
 
 
 def _read_kind(section: Section) -> GroupKind | None:

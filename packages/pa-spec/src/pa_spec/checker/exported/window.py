@@ -105,13 +105,13 @@ def _read_layers(decoder: Decoder, section: Section) -> frozenset[int] | None:
     if outside:
         findings.add("V85", place, "layers", shown(outside[0]), case="outside", last=last)
         return None
-    paged = decoder.manifest.layers(GroupKind.PAGED_KV)
-    unpaged = [each for each in known if each not in paged]
-    if unpaged and decoder.manifest.is_sound:
+    manifest, kind = decoder.manifest, GroupKind.PAGED_KV
+    unpaged = [each for each in known if not manifest.owns(kind, each)]
+    if unpaged and manifest.is_sound:
         findings.add("V85", place, "layers", shown(unpaged[0]), case="unpaged")
         return None
-    if known and paged and paged <= set(known):
-        findings.add("V85", place, "layers", f"all {len(paged)} of them", case="full")
+    if known and len(set(known) - set(unpaged)) == manifest.num_layers(kind):
+        findings.add("V85", place, "layers", f"all {len(set(known))} of them", case="full")
     return frozenset(known)
 
 
