@@ -133,10 +133,10 @@ def test_a_buffer_does_not_keep_its_engine_alive() -> None:
 def test_a_capacity_outside_its_range_is_refused(capacity: Any) -> None:
     engine = fake_engine(CONFIG)
 
-    with pytest.raises(ContractViolation, match="event capacity"):
+    with pytest.raises(ContractViolation, match="capacity: expected"):
         engine.create_event_buffer(capacity)
     if capacity is not None:
-        with pytest.raises(ContractViolation, match="event capacity"):
+        with pytest.raises(ContractViolation, match="capacity: expected"):
             engine.run(max_events=capacity)
 
 

@@ -1,4 +1,4 @@
-"""Goal: the tables of backends and features are consistent. The kernels compare them with theirs."""
+"""Goal: the tables of backends and features agree. The kernels compare them with their own."""
 
 from __future__ import annotations
 

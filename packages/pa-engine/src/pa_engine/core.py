@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pa_spec import (
-    ContractViolation,
     DecoderConfig,
     EngineFailed,
     RequestId,
     StepCache,
     StepId,
     StepLimits,
+    rules,
 )
 
 from pa_engine.events import EventQueue
@@ -94,13 +94,11 @@ class EngineCore:
     def require_owner(self, rule: str, call: str) -> None:
         """Raise unless the owner thread calls, outside a step, on an engine that lives (E3)."""
         if threading.get_ident() != self.owner:
-            raise ContractViolation(rule, call, "a call from the engine's owner thread", "another")
+            raise rules()[rule].violation(call, "another", "thread")
         if self.stepping:
-            raise ContractViolation(
-                rule, call, "a call between two steps", "one from inside a step"
-            )
+            raise rules()[rule].violation(call, "one from inside a step", "step")
         if self.closed:
-            raise ContractViolation(rule, call, "a live engine", "a closed one")
+            raise rules()[rule].violation(call, "a closed one", "closed")
 
     def require_healthy(self) -> None:
         """Raise the stored error of an engine that has failed (E37)."""

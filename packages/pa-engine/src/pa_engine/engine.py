@@ -9,7 +9,6 @@ from pa_cache import PagedCacheManager
 from pa_kernels import uniform_from_counter
 from pa_scheduler import DecodeFirstPolicy
 from pa_spec import (
-    ContractViolation,
     EngineConfig,
     InputUnusable,
     ModelExecutor,
@@ -20,6 +19,8 @@ from pa_spec import (
     StepLimits,
     StepObserver,
     Violation,
+    check_manifest,
+    rules,
 )
 
 from pa_engine.contract import require_contract
@@ -61,7 +62,8 @@ class Engine(Generic[HandleT]):
             for event in engine.run(max_events=64): ...
 
     Raises InputUnusable when the pool cannot be sized or a limit is out of range, and
-    ContractViolation when a collaborator was written to an incompatible contract.
+    ContractViolation when a collaborator was written to an incompatible contract or the executor's
+    manifest is none (V77, V82).
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class Engine(Generic[HandleT]):
         for name in ("manifest", "config", "bind", "launch", "collect", "discard"):
             if not hasattr(executor, name):
                 found = f"{type(executor).__name__} without {name}"
-                raise ContractViolation("V92", "executor", "a pa_spec.ModelExecutor", found)
+                raise rules()["V92"].violation("executor", found, "executor")
         for role, part, default in (
             ("executor", executor, None),
             ("cache", cache, PagedCacheManager),
@@ -94,6 +96,8 @@ class Engine(Generic[HandleT]):
             config.chunk_size,
             config.reserve_turn_limit,
         )
+        if executor.manifest.groups:  # none: an executor that keeps no state in tensors
+            check_manifest(executor.manifest)
         if cache is None:
             manifest, device = executor.manifest, executor.config.device
             cache = PagedCacheManager.for_manifest(manifest, config, session, device)
@@ -202,10 +206,10 @@ class Engine(Generic[HandleT]):
             _require_capacity(max_events)
             return max_events
         if max_events is not None:
-            raise ContractViolation("V92", "run", "a buffer or max_events", "both")
+            raise rules()["V92"].violation("run", "both", "either")
         require_type("V92", "buffer", buffer, EventBuffer)
         if buffer.owner() is not self:
-            raise ContractViolation("V92", "buffer", "a buffer of this engine", "another's")
+            raise rules()["V92"].violation("buffer", "another's", "buffer")
         return buffer.capacity
 
     def __repr__(self) -> str:
@@ -227,5 +231,5 @@ def _session_limit(config: EngineConfig, context_length: int) -> int:
 def _require_capacity(capacity: object) -> None:
     legal = isinstance(capacity, int) and not isinstance(capacity, bool)
     if not legal or not 0 <= int(str(capacity)) <= _INT32_MAX:
-        expected = f"an integer from 0 to {_INT32_MAX}"
-        raise ContractViolation("V92", "event capacity", expected, repr(capacity))
+        found = repr(capacity)
+        raise rules()["V92"].violation("capacity", found, "capacity", most=_INT32_MAX)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from pa_spec import (
-    ContractViolation,
     ErrorCode,
     EventFlags,
     FinishReason,
@@ -18,6 +17,7 @@ from pa_spec import (
     Int64Array,
     RequestState,
     TurnId,
+    rules,
 )
 
 from pa_engine.core import EngineCore
@@ -63,8 +63,8 @@ class RequestLifecycle:
         self._check_vocabulary(params.eos_token_ids or (), "eos_token_ids")
         asked = options.max_session_tokens if options else 0
         if asked > core.session_limit:
-            expected = f"at most {core.session_limit}, the engine's limit"
-            raise ContractViolation("V88", "max_session_tokens", expected, str(asked))
+            limit = core.session_limit
+            raise rules()["V88"].violation("max_session_tokens", str(asked), "limit", limit=limit)
         record = core.registry.add(params, asked or core.session_limit)
         request = Request(self, record)
         core.registry.watch(record.request_id, request)
@@ -111,7 +111,7 @@ class RequestLifecycle:
         state = self.state_of(record)
         if record.turns == 0 or state is RequestState.CLOSED:
             found = "a closed one" if state is RequestState.CLOSED else "one before its first turn"
-            raise ContractViolation("V91", "cancel_turn", "a request with a turn", found)
+            raise rules()["V91"].violation("cancel_turn", found, "turn")
         if state not in _EXECUTABLE or turn_id != record.turn_id:
             return False
         terminal = self.end_turn(record, FinishReason.CANCELLED, ErrorCode.NONE)
@@ -206,14 +206,13 @@ class RequestLifecycle:
 
     def _require_idle(self, record: RequestRecord) -> None:
         state = self.state_of(record)
-        expected = "a request without a turn in progress"
+        rule = rules()["V89"]
         if state in (*_EXECUTABLE, RequestState.CLOSED):
-            raise ContractViolation("V89", "begin_turn", expected, state.name)
+            raise rule.violation("begin_turn", state.name, "idle")
         if self._core.queue.concerns(record.request_id):
-            expected = "a request whose events were all taken"
-            raise ContractViolation("V89", "begin_turn", expected, "one with events left")
+            raise rule.violation("begin_turn", "one with events left", "events")
         if record.turns >= LAST_TURN_ID:
-            raise ContractViolation("V89", "begin_turn", "a turn id left to give", "none left")
+            raise rule.violation("begin_turn", "none left", "ids")
 
     def _token_array(self, tokens: Sequence[int] | Int32Array) -> Int32Array:
         try:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from pa_spec import ContractViolation
+from pa_spec import rules
 
 NO_LIMIT = 2**62
 """A turn without a generation limit of its own."""
@@ -52,8 +52,7 @@ class GeneratorParams:
             object.__setattr__(self, "eos_token_ids", tuple(self.eos_token_ids))
         low, high = self.min_generated_tokens, self.max_generated_tokens
         if high and low > high:
-            expected = f"at most max_generated_tokens {high}"
-            raise ContractViolation("V87", "min_generated_tokens", expected, str(low))
+            raise rules()["V87"].violation("min_generated_tokens", str(low), "order", most=high)
 
     @property
     def is_greedy(self) -> bool:
@@ -114,7 +113,7 @@ def _check_flags(params: GeneratorParams) -> None:
     for name in ("do_sample", "ignore_eos"):
         value: object = getattr(params, name)
         if not isinstance(value, bool):
-            raise ContractViolation("V87", name, "True or False", repr(value))
+            raise rules()["V87"].violation(name, repr(value), "flag")
 
 
 def _check_numbers(params: GeneratorParams) -> None:
@@ -128,9 +127,7 @@ def _check_numbers(params: GeneratorParams) -> None:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         # Compared as it is: NaN is in no range, and no integer is too large to be compared.
         if not is_number or not least <= value <= most:  # type: ignore[operator]
-            raise ContractViolation(
-                "V87", name, f"a number from {least:g} to {most:g}", repr(value)
-            )
+            raise rules()["V87"].violation(name, repr(value), "number", least=least, most=most)
 
 
 def _check_integers(params: GeneratorParams) -> None:
@@ -146,7 +143,7 @@ def _check_integers(params: GeneratorParams) -> None:
         _check_integer("V87", "seed", params.seed, 0, _INT64_MAX)
     ids: object = () if params.eos_token_ids is None else params.eos_token_ids
     if isinstance(ids, (str, bytes)) or not isinstance(ids, Sequence):
-        raise ContractViolation("V87", "eos_token_ids", "a sequence of token ids", repr(ids))
+        raise rules()["V87"].violation("eos_token_ids", repr(ids), "ids")
     for token in ids:
         _check_integer("V87", "eos_token_ids", token, 0, _INT32_MAX)
 
@@ -154,9 +151,10 @@ def _check_integers(params: GeneratorParams) -> None:
 def require_type(rule: str, name: str, value: object, wanted: type) -> None:
     """Raise ContractViolation unless the value is of the wanted type."""
     if not isinstance(value, wanted):
-        raise ContractViolation(rule, name, wanted.__name__, type(value).__name__)
+        found = type(value).__name__
+        raise rules()[rule].violation(name, found, "type", allowed=wanted.__name__)
 
 
 def _check_integer(rule: str, name: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ContractViolation(rule, name, f"an integer from {least} to {most}", repr(value))
+        raise rules()[rule].violation(name, repr(value), "integer", least=least, most=most)

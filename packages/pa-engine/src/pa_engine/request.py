@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, final
 
-from pa_spec import ContractViolation, Int32Array, RequestId, RequestState, TurnId
+from pa_spec import Int32Array, RequestId, RequestState, TurnId, rules
 
 from pa_engine.options import TurnOptions
 from pa_engine.record import RequestRecord
@@ -83,7 +83,7 @@ class Request:
     def _living(self, rule: str, call: str) -> RequestLifecycle:
         lifecycle = self._lifecycle()
         if lifecycle is None:
-            raise ContractViolation(rule, call, "a live engine", "one that is gone")
+            raise rules()[rule].violation(call, "one that is gone", "closed")
         return lifecycle
 
     def __repr__(self) -> str:

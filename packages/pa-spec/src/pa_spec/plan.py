@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pa_spec.arrays import BoolArray, IndexArray, Int32Array, Int64Array
-from pa_spec.errors import ContractViolation
+from pa_spec.contract.rule import rules
+
+_INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,9 @@ class StepLimits:
             ("chunk_tokens", 0),
         ):
             value: object = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ContractViolation("V72", name, f"an integer from {least}", repr(value))
+            is_integer = isinstance(value, int) and not isinstance(value, bool)
+            if not is_integer or not least <= value <= _INT32_MAX:  # type: ignore[operator]
+                raise rules()["V72"].violation(name, repr(value), "" if least else "zero")
 
 
 @dataclass(frozen=True, slots=True)

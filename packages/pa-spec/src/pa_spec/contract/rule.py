@@ -46,7 +46,7 @@ class Rule:
     expected: what an error says is allowed, by case; "" is the case of a rule that has only one.
     feature: what will check a pending rule. reason: why a rule is not ours, or superseded.
     decision: the decision that settled or narrowed it. remainder: what of an active rule is decided
-    elsewhere.
+    elsewhere. checks: the checks that report it in place of an error of its own.
     """
 
     id: str
@@ -61,6 +61,7 @@ class Rule:
     reason: str = ""
     decision: str = ""
     remainder: str = ""
+    checks: tuple[str, ...] = ()
 
     def violation(
         self, name: str, actual: str, case: str = "", /, **values: object

@@ -44,7 +44,9 @@ def invariant_parts() -> Iterator[str]:
 def status_text(row: Rule | Invariant) -> str:
     """Write a status with the feature, the reason or the remainder that belongs to it."""
     rest = row.remainder if isinstance(row, Rule) else ""
-    return ": ".join(filter(None, (_STATUS[row.status], row.feature, row.reason, rest)))
+    checks = row.checks if isinstance(row, Rule) else ()
+    reported = f"reported by {codes(checks)}" if checks else ""
+    return ": ".join(filter(None, (_STATUS[row.status], row.feature, row.reason, rest, reported)))
 
 
 def _names(names: Sequence[str]) -> str:
