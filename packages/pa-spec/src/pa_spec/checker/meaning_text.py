@@ -84,7 +84,7 @@ def _grouped(
     for text, indices in found.items():
         if text:
             is_all = len(indices) == len(layers)
-            where = f"all {len(layers)} layers" if is_all else f"layers {ranges(indices)}"
+            where = f"all {len(layers)} layers" if is_all else _layers(indices)
             rows.append((label if not rows else "", f"{text} in {where}"))
     return rows
 
@@ -130,7 +130,7 @@ def _rope_of(meaning: ModelMeaning, layer: LayerMeaning) -> str:
 
 
 def _rope(rope: RopeMeaning, layer: LayerMeaning) -> str:
-    words = [f"{rope.kind}, theta {rope.theta:g}"]
+    words = [f"{rope.kind}, theta {rope.theta:.10g}"]
     if rope.factor != 1.0:
         words.append(f"factor {rope.factor:g}")
     if rope.rotary_dim != layer.head_size:
@@ -141,14 +141,15 @@ def _rope(rope: RopeMeaning, layer: LayerMeaning) -> str:
         words.append(f"stretched from {rope.original_tokens:,} tokens")
     if rope.sections:
         words.append(f"sections {rope.sections}")
-    words += [f"{key} {_parameter(value)}" for key, value in rope.parameters]
+    given = [(key, value) for key, value in rope.parameters if value is not None]
+    words += [f"{key} {_parameter(value)}" for key, value in given]
     return ", ".join(words)
 
 
 def _parameter(value: object) -> str:
     if isinstance(value, tuple):
         return f"({len(value)} numbers from {min(value):g} to {max(value):g})" if value else "()"
-    return f"{value:g}" if isinstance(value, float) else f"{value}"
+    return f"{value:g}" if isinstance(value, float) else f"{value}".lower()
 
 
 def _groups(meaning: ModelMeaning) -> tuple[StateGroup, ...]:
@@ -158,5 +159,9 @@ def _groups(meaning: ModelMeaning) -> tuple[StateGroup, ...]:
 def _state_group(group: StateGroup) -> str:
     each = "x".join(map(str, group.row_shape))
     caches = f"{group.caches_per_layer} x " if group.caches_per_layer > 1 else ""
-    where = f"layers {ranges(group.layer_ids)}"
-    return f"{group.kind.value}: {caches}[{each}] {group.element_type.value} in {where}"
+    kind, dtype = group.kind.value, group.element_type.value
+    return f"{kind}: {caches}[{each}] {dtype} in {_layers(group.layer_ids)}"
+
+
+def _layers(indices: Sequence[int]) -> str:
+    return f"layer{'s' if len(indices) > 1 else ''} {ranges(indices)}"
