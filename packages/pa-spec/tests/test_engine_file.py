@@ -48,7 +48,7 @@ def test_full_configuration_is_clean_and_every_limit_is_explained(tmp_path: Path
 
     assert found_in(report) == []
     assert dict(report.facts) == {
-        "path": "dynamic",
+        "batching": "dynamic",
         "block_size": "32 (engine.dynamic_batching.block_size)",
         "num_blocks": "unset",
         "max_batch_size": "100 (engine.dynamic_batching.max_batch_size)",

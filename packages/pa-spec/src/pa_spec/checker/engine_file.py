@@ -109,8 +109,8 @@ def _check_given_twice(document: Mapping[str, Any], findings: Findings, file: st
 def _resolved(document: Mapping[str, Any]) -> dict[str, str]:
     """Return every limit by its field, and by their keys the settings that no field carries."""
     by_key = resolved_settings(document)
-    keys, path = field_keys(), by_key.pop("path")
-    facts = {"path": path} if "engine" in document else {}
+    keys, batching = field_keys(), by_key.pop("batching")
+    facts = {"batching": batching} if "engine" in document else {}
     for field, default in FIELDS.items():
         key = keys.get(field, "")
         if field in document:

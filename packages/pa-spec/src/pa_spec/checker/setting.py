@@ -84,7 +84,7 @@ def resolved_settings(document: Mapping[str, Any]) -> dict[str, str]:
     Objects that are not given are left out, because what they would set has other defaults.
     """
     paths = [each for each in _PATHS if is_given(document, f"engine.{each}_batching")]
-    facts = {"path": paths[0] if paths else "static: there is no engine.dynamic_batching"}
+    facts = {"batching": paths[0] if paths else "static: there is no engine.dynamic_batching"}
     for key, row in settings().items():
         if row.type == "object" or row.status == "unused":
             continue
