@@ -27,7 +27,7 @@ def report_newer_scheme(node: GraphNode, place: Place, findings: Findings) -> bo
     for name in ("k_quant_type", "v_quant_type"):
         value = node.attributes.get(name)
         is_scheme = isinstance(value, str) and value.startswith("PER_")
-        if is_scheme and value not in _QUANT_TYPES:
+        if is_scheme and not str(value).startswith(_QUANT_TYPES):
             actual = f"{shown(str(value))!r} (a newer revision of the operator)"
             allowed = ", ".join(_QUANT_TYPES)
             findings.violation(rules()["V8"].violation(name, actual, allowed=allowed), place)
@@ -51,7 +51,8 @@ def read_attributes(
     for name, attribute in known.items():
         if name not in node.attributes:
             if attribute.default is None:
-                findings.add(_REQUIRED[name], place, name, "none", num_heads="?")
+                heads = node.attributes.get("num_heads", "?")
+                findings.add(_REQUIRED[name], place, name, "none", num_heads=heads)
                 unread.add(name)
             continue
         value = node.attributes[name]

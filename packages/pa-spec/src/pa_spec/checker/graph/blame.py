@@ -14,6 +14,7 @@ from math import prod
 
 from pa_spec.element_type import ElementType
 from pa_spec.errors import ContractViolation
+from pa_spec.inference import SymbolicTensor, check_outputs
 from pa_spec.operator import CallSignature, PagedAttentionInputs, TensorSignature
 from pa_spec.validation import validate
 
@@ -29,15 +30,18 @@ _Change = tuple[str, CallSignature]
 
 
 @lru_cache(maxsize=1024)
-def mistakes(signature: CallSignature) -> tuple[ContractViolation, ...]:
-    """Return one violation for each mistake of a call; layers alike are judged once."""
-    left = validate(signature)
+def mistakes(signature: CallSignature, outputs: tuple[bool, ...]) -> tuple[ContractViolation, ...]:
+    """Return one violation for each mistake of a call; layers alike are judged once.
+
+    outputs: for each entry of the node's list whether it has a name.
+    """
+    left = _judge(signature, outputs)
     if any(each.rule_id == "V50" for each in left):
         # A reserved type packs two elements in a byte: its caches fit no rule about caches.
         return tuple(e for e in left if e.rule_id == "V50" or e.name not in _PACKED_CACHES)
     found: list[ContractViolation] = []
     while len(left) > 1:
-        best = _best_change(signature, left)
+        best = _best_change(signature, outputs, left)
         if best is None:
             break
         (name, signature), resolved, left = best
@@ -45,13 +49,26 @@ def mistakes(signature: CallSignature) -> tuple[ContractViolation, ...]:
     return (*found, *left)
 
 
+def _judge(signature: CallSignature, outputs: tuple[bool, ...]) -> tuple[ContractViolation, ...]:
+    """Return every rule that a node breaks; V57 only where no rule about the cache says it."""
+    found = validate(signature)
+    said = {each.name for each in found if each.rule_id in ("V22", "V27", "V28")}
+    known = {
+        name: None if tensor is None else SymbolicTensor(tensor.element_type, tensor.shape)
+        for name, tensor in signature.inputs.named()
+    }
+    inputs: PagedAttentionInputs[SymbolicTensor] = PagedAttentionInputs(**known)  # type: ignore[arg-type]
+    wrong = check_outputs(signature.attributes, inputs, outputs)
+    return (*found, *(each for each in wrong if each.name.removesuffix("_out") not in said))
+
+
 def _best_change(
-    signature: CallSignature, left: tuple[ContractViolation, ...]
+    signature: CallSignature, outputs: tuple[bool, ...], left: tuple[ContractViolation, ...]
 ) -> tuple[_Change, tuple[ContractViolation, ...], tuple[ContractViolation, ...]] | None:
     """Return the change that resolves most, with what it resolves and what then is left."""
     best = None
     for change in _changes(signature):
-        after = validate(change[1])
+        after = _judge(change[1], outputs)
         kept = {(each.rule_id, each.name) for each in after}
         resolved = tuple(each for each in left if (each.rule_id, each.name) not in kept)
         is_better = len(resolved) > (1 if best is None else len(best[1]))

@@ -10,6 +10,7 @@ from pa_spec.checker.graph.graph import GraphNode, GraphTensor, TensorSource
 from pa_spec.checker.graph.witness import witness_shapes
 from pa_spec.contract.operator_table import operator_inputs
 from pa_spec.element_type import ElementType
+from pa_spec.errors import ContractViolation
 from pa_spec.inference import SymbolicTensor
 from pa_spec.operator import (
     CallSignature,
@@ -85,9 +86,23 @@ def report_other_types(call: NodeCall, place: Place, findings: Findings) -> None
             findings.add("V98", place, name, shown(tensor.other_type), allowed=_allowed(name))
 
 
-def input_text(call: NodeCall, name: str) -> str:
-    """Write what the file says of an input's shape, symbols and all."""
-    return shape_text(call.tensors[name].shape)
+def in_symbols(violation: ContractViolation, call: NodeCall) -> ContractViolation:
+    """Return a violation in the file's own words: its symbols instead of assumed lengths."""
+    expected, actual = violation.expected, violation.actual
+    for name, assumed in call.signature.inputs.named():
+        tensor = call.tensors.get(name)
+        if tensor is None or assumed is None or tensor.shape is None:
+            continue
+        lengths, symbols = shape_text(assumed.shape), shape_text(tensor.shape)
+        if name == violation.name:
+            actual = actual.replace(lengths, symbols)
+        elif name in expected:
+            expected = expected.replace(lengths, symbols)
+        for letter, owner in (("B", "block_table"), ("T", "query")):
+            length = assumed.shape[0] if assumed.shape else None
+            if name == owner and not isinstance(tensor.shape[0], int):
+                expected = expected.replace(f"{letter}={length}", letter)
+    return ContractViolation(violation.rule_id, violation.name, expected, actual)
 
 
 def _is_reserved(name: str, attributes: PagedAttentionAttributes) -> bool:

@@ -6,7 +6,13 @@ from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.graph.attribute import read_attributes, report_newer_scheme
 from pa_spec.checker.graph.blame import mistakes
 from pa_spec.checker.graph.cache import check_cache_binding, check_cache_owners
-from pa_spec.checker.graph.call import NodeCall, inputs_by_name, node_call, report_other_types
+from pa_spec.checker.graph.call import (
+    NodeCall,
+    in_symbols,
+    inputs_by_name,
+    node_call,
+    report_other_types,
+)
 from pa_spec.checker.graph.capture import check_capture
 from pa_spec.checker.graph.companion import MICROSOFT
 from pa_spec.checker.graph.element import shown, tensor_text
@@ -15,10 +21,11 @@ from pa_spec.checker.graph.tensor import contradict
 from pa_spec.checker.graph.walk import ATTENTION
 from pa_spec.contract.operator_table import operator_inputs
 from pa_spec.errors import ContractViolation
-from pa_spec.inference import SymbolicCall, check_outputs, infer_outputs
+from pa_spec.inference import SymbolicCall, infer_outputs
 
 _ATTENTIONS = ("GroupQueryAttention", "MultiHeadAttention", "Attention", "SparseAttention")
 _MOST_NAMED = 5
+_HEADS = frozenset(("num_heads", "kv_num_heads"))
 
 
 def check_nodes(graph: Graph, findings: Findings, block_size: int | None) -> None:
@@ -65,12 +72,12 @@ def _check_node(graph: Graph, node: GraphNode, findings: Findings, block_size: i
     attributes, unread = read_attributes(node, place, findings)
     call = node_call(node, attributes, block_size)
     report_other_types(call, place, findings)
-    found = [] if unread & {"num_heads", "kv_num_heads"} else list(mistakes(call.signature))
-    found = [each for each in found if each.name not in unread]
-    found += _output_mistakes(node, call, found)
+    names = tuple(each is not None for each in node.outputs)
+    found = () if unread & _HEADS else mistakes(call.signature, names)
+    found = tuple(each for each in found if each.name not in unread)
     found_names = {each.name for each in found}
     for violation in found:
-        findings.violation(violation, place)
+        findings.violation(in_symbols(violation, call), place)
     _check_missing(node, place, found_names, findings)
     _check_metadata(node, place, findings)
     if not found and not unread:
@@ -82,17 +89,6 @@ def _check_node(graph: Graph, node: GraphNode, findings: Findings, block_size: i
         more = len(call.undecided) - _MOST_NAMED
         actual += f" and {more} more" if more > 0 else ""
         findings.add("graph.shape_unknown", place, "inputs", f"unknown: {actual}")
-
-
-def _output_mistakes(
-    node: GraphNode, call: NodeCall, found: list[ContractViolation]
-) -> list[ContractViolation]:
-    """V55 to V57, unless a rule about the input already says it (V27, V28)."""
-    said = {each.name for each in found if each.rule_id in ("V27", "V28", "V22")}
-    inputs = call.symbolic_inputs()
-    names = tuple(each is not None for each in node.outputs)
-    wrong = list(check_outputs(call.signature.attributes, inputs, names))
-    return [each for each in wrong if each.name.removesuffix("_out") not in said]
 
 
 def _check_missing(node: GraphNode, place: Place, found: set[str], findings: Findings) -> None:
