@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pa_spec import EngineConfig, InputUnusable
+from pa_spec import ContractViolation, EngineConfig, InputUnusable, StepLimits
 
 
 def test_defaults_are_valid() -> None:
@@ -35,3 +35,27 @@ def test_limits_that_may_be_off_accept_zero_and_nothing_below(name: str) -> None
 
 def test_memory_budget_may_pass_the_int32_range() -> None:
     assert EngineConfig(memory_budget_bytes=2**40).memory_budget_bytes == 2**40
+
+
+@pytest.mark.rule("V72")
+@pytest.mark.parametrize(
+    ("wrong", "legal", "message"),
+    [
+        ((0, 1, 0), (1, 1, 0), "max_batch_size: expected an integer from 1 to 2147483647, got 0"),
+        (
+            (1, 2**31, 0),
+            (1, 2**31 - 1, 0),
+            "max_scheduled_tokens: expected an integer from 1 to 2147483647, got 2147483648",
+        ),
+        ((1, 1, -1), (1, 1, 0), "chunk_tokens: expected an integer from 0 to 2147483647, got -1"),
+    ],
+)
+def test_limit_of_steps_that_is_no_count_is_refused(
+    wrong: tuple[int, int, int], legal: tuple[int, int, int], message: str
+) -> None:
+    StepLimits(*legal)
+
+    with pytest.raises(ContractViolation) as refused:
+        StepLimits(*wrong)
+
+    assert str(refused.value) == f"{message} (V72)"

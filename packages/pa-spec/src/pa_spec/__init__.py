@@ -118,6 +118,7 @@ from pa_spec.operator import (
     QuantType,
     TensorSignature,
 )
+from pa_spec.overlay import apply_overlay
 from pa_spec.plan import Admission, Candidates, ResidentView, StepLimits, StepPlan, WaitingView
 from pa_spec.protocols import (
     CacheAudit,
@@ -243,6 +244,7 @@ __all__ = [
     "__version__",
     "all_true",
     "any_true",
+    "apply_overlay",
     "backend_features",
     "backend_reasons",
     "backends",
