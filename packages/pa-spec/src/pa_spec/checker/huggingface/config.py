@@ -7,18 +7,31 @@ from types import MappingProxyType
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
+from pa_spec.checker.huggingface.block import resolve_blocks
+from pa_spec.checker.huggingface.chunked import resolve_chunked
 from pa_spec.checker.huggingface.dense import Decoder, resolve_dense
 from pa_spec.checker.huggingface.field import Fields
 from pa_spec.checker.huggingface.identity import Identity, identify
+from pa_spec.checker.huggingface.latent import resolve_latent
+from pa_spec.checker.huggingface.layer_width import PER_LAYER
 from pa_spec.checker.huggingface.manifest import state_manifest
+from pa_spec.checker.huggingface.mixed import resolve_mixed
 from pa_spec.checker.huggingface.rope import context_tokens
+from pa_spec.checker.huggingface.two_widths import resolve_two_widths
 from pa_spec.checker.meaning import ModelMeaning
 from pa_spec.element_type import ElementType
 
-_RESOLVERS: Mapping[str, Callable[[Identity], Decoder | None]] = MappingProxyType(
-    {"dense": resolve_dense}
+_RESOLVERS: Mapping[str, Callable[[Identity, ElementType], Decoder | None]] = MappingProxyType(
+    {
+        "dense": lambda identity, _: resolve_dense(identity),
+        "latent": lambda identity, _: resolve_latent(identity),
+        "mixed": resolve_mixed,
+        "two_widths": lambda identity, _: resolve_two_widths(identity),
+        "chunked": lambda identity, _: resolve_chunked(identity),
+        "blocks": lambda identity, _: resolve_blocks(identity),
+    }
 )
-"""By the resolver that a family names in spec/models."""
+"""By the resolver that a family names in spec/models; it is given the type of activations."""
 
 _CACHED = (ElementType.FLOAT16, ElementType.BFLOAT16, ElementType.FLOAT32)
 
@@ -34,13 +47,14 @@ def resolve_config(
     if identity is None:
         return None
     fields, outer = identity.fields, identity.outer
-    decoder = _RESOLVERS.get(identity.family.resolver, resolve_dense)(identity)
+    _refuse_per_layer(identity)
+    element_type = read_element_type(fields, outer)
+    cached = element_type if element_type in _CACHED else ElementType.FLOAT32
+    decoder = _RESOLVERS[identity.family.resolver](identity, cached)
     vocab_size = fields.count("vocab_size")
     is_tied = read_tie(identity)
-    element_type = read_element_type(fields, outer)
     if decoder is None or fields.is_broken or outer.is_broken:
         return None
-    cached = element_type if element_type in _CACHED else ElementType.FLOAT32
     return ModelMeaning(
         model_type=outer.text("model_type"),
         architecture=identity.architecture,
@@ -53,9 +67,17 @@ def resolve_config(
         has_tied_embeddings=is_tied,
         element_type=element_type,
         cache_element_type=cached,
-        manifest=state_manifest(decoder.layers, cached, fields),
+        manifest=state_manifest(decoder, cached, fields),
         final_softcap=decoder.final_softcap,
     )
+
+
+def _refuse_per_layer(identity: Identity) -> None:
+    """Refuse what transformers lets every family say: other values in single layers."""
+    if identity.family.resolver != "two_widths" and identity.fields.raw(PER_LAYER):
+        allowed = "the same values in all layers, in this family"
+        found = identity.fields.raw(PER_LAYER)
+        identity.fields.refuse("config.unsupported", PER_LAYER, found, allowed=allowed)
 
 
 def read_tie(identity: Identity) -> bool:

@@ -24,12 +24,16 @@ MAX_LAYERS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """What a family's resolver gives: its layers and their rotary embeddings."""
+    """What a family's resolver gives: its layers and their rotary embeddings.
+
+    index_keys: what an indexer keeps for each token beside the caches, in words, "" = nothing.
+    """
 
     layers: tuple[LayerMeaning, ...]
     ropes: tuple[RopeMeaning, ...]
     hidden_size: int
     final_softcap: float = 0.0
+    index_keys: str = ""
 
 
 def resolve_dense(identity: Identity) -> Decoder | None:

@@ -100,11 +100,12 @@ def _family_fields(
     for name, alias in family.aliases.items():
         if alias not in values:
             continue
-        renamed.setdefault(name, values[alias])
-        if renamed[name] != values[alias]:
-            fields.report(
-                "config.disagreement", alias, values[alias], winner=name, value=renamed[name]
-            )
+        wins = alias in family.rules.get("alias_wins", ())
+        renamed[name] = values[alias] if wins else values.get(name, values[alias])
+        winner, loser = (alias, name) if wins else (name, alias)
+        said = values.get(loser, renamed[name])
+        if said != renamed[name]:
+            fields.report("config.disagreement", loser, said, winner=winner, value=renamed[name])
     found = Fields(renamed, fields.findings, fields.place, family.defaults, family.nullable)
     for key in _STRUCTURE if is_written else ():
         if not found.is_written(key) and found.default(key) is not None:

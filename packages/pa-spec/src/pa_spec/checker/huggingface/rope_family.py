@@ -97,6 +97,25 @@ def _ministral3(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning
     return replace(rope, parameters=(*rope.parameters, ("llama_4_scaling_beta", beta)))
 
 
+def _minimax_m2(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
+    """Read MiniMax-M2's: rotary_dim, in channels, is the older word for a rotated part."""
+    rope = read_rope(fields, source, frame)
+    rotated = fields.optional_count("rotary_dim")
+    share = "partial_rotary_factor"
+    if rotated is None or fields.is_broken:
+        return rope
+    if source.is_written(share) or share in fields:
+        if rotated != rope.rotary_dim:
+            value = f"{rope.rotary_dim} channels"
+            fields.report("config.disagreement", "rotary_dim", rotated, winner=share, value=value)
+        return rope
+    if rotated % 2 or rotated > frame.head_size:
+        allowed = f"an even number of channels of {frame.head_size}"
+        fields.refuse("config.out_of_range", "rotary_dim", rotated, allowed=allowed)
+    return replace(rope, rotary_dim=rotated)
+
+
 _READERS: Mapping[str, Callable[[Fields, Fields, RopeFrame], RopeMeaning]] = MappingProxyType(
     {"one": read_rope, "phi3": _phi3, "phimoe": _phimoe, "ministral3": _ministral3}
+    | {"minimax_m2": _minimax_m2}
 )

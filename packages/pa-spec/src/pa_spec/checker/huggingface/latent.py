@@ -1,0 +1,126 @@
+"""Latent attention: all heads read one row of a latent and a rotated key (DeepSeek-V2 and later).
+
+The cache holds that row (contract section 8.6): kv_lora_rank + qk_rope_head_dim channels, of which
+the first kv_lora_rank are the value too. The scale stays that of a head before absorption.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from pa_spec.checker.huggingface.dense import MAX_LAYERS, Decoder
+from pa_spec.checker.huggingface.family import Family
+from pa_spec.checker.huggingface.field import Fields
+from pa_spec.checker.huggingface.identity import Identity
+from pa_spec.checker.huggingface.rope_family import read_ropes
+from pa_spec.checker.huggingface.window import FULL, read_layer_types
+from pa_spec.checker.meaning import LayerKind, LayerMeaning, RopeMeaning
+
+_MAX_SHARE = 1e6
+"""Beyond it nothing is a temperature."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Widths:
+    """Channels of the latent, of a key that is rotated, and of the rest of a head's key."""
+
+    latent: int
+    rotated: int
+    unrotated: int
+
+
+def resolve_latent(identity: Identity) -> Decoder | None:
+    """Resolve a decoder with latent attention; None after the findings that say why not."""
+    fields, family = identity.fields, identity.family
+    if "read_as" in family.rules:
+        name, known = family.model_type, family.rules["read_as"]
+        fields.report("hybrid.read_as", "model_type", name, family=known)
+    layers = fields.count("num_hidden_layers", most=MAX_LAYERS)
+    hidden_size = fields.count("hidden_size")
+    heads = _heads(fields, family)
+    widths = _widths(fields, family)
+    read_layer_types(fields, layers)
+    if fields.is_broken:
+        return None
+    rope = read_ropes(fields, family, widths.rotated).get(FULL)
+    if rope is None:
+        return None
+    if fields.default("rope_interleave") is not None:
+        rope = replace(rope, interleaved=fields.flag("rope_interleave"))
+    layer = LayerMeaning(
+        LayerKind.LATENT_ATTENTION,
+        num_heads=heads,
+        kv_num_heads=1,
+        head_size=widths.latent + widths.rotated,
+        v_head_size=widths.latent,
+        rope=0,
+        scale=latent_scale(widths.unrotated + widths.rotated, rope, _share(fields, rope)),
+    )
+    index_keys = _index_keys(fields, family, rope)
+    return Decoder((layer,) * layers, (rope,), hidden_size, index_keys=index_keys)
+
+
+def latent_scale(head_size: int, rope: RopeMeaning, share: float) -> float:
+    """Return the factor of the logits: that of a head's own width, times yarn's temperature twice.
+
+    share: mscale_all_dim, 0 = no temperature. The stretched embedding leaves the temperature out
+    of cos and sin, where it would reach the rotated channels only (Peng et al. 2023, section 3.4).
+    """
+    plain = 1.0 / math.sqrt(head_size)
+    if rope.kind == "default" or rope.factor <= 1.0:
+        return plain
+    temperature = 0.1 * share * math.log(rope.factor) + 1.0
+    return plain * temperature * temperature
+
+
+def _heads(fields: Fields, family: Family) -> int:
+    """Return the heads; keys are made for each of them, so a grouping has nothing to repeat."""
+    heads = fields.count("num_attention_heads")
+    kv_heads = fields.optional_count("num_key_value_heads") or heads
+    hidden_size = fields.count("hidden_size")
+    if fields.is_broken:
+        return heads
+    if heads // kv_heads != 1:
+        allowed = f"num_attention_heads={heads}, as every head has keys of its own"
+        fields.refuse("config.contradiction", "num_key_value_heads", kv_heads, allowed=allowed)
+    if family.heads_divide_hidden and hidden_size % heads:
+        allowed = f"a multiple of num_attention_heads={heads}"
+        fields.refuse("config.contradiction", "hidden_size", hidden_size, allowed=allowed)
+    return heads
+
+
+def _widths(fields: Fields, family: Family) -> _Widths:
+    """Read the widths; a head_dim that the rotary embedding takes for its own must be the same."""
+    rotated = fields.count("qk_rope_head_dim")
+    widths = _Widths(
+        fields.count("kv_lora_rank"), rotated, fields.count("qk_nope_head_dim", least=0)
+    )
+    fields.count("v_head_dim")
+    written = fields.raw("head_dim")
+    counts = family.rules.get("written_head_size_counts") is True
+    if counts and written not in (None, rotated) and not fields.is_broken:
+        allowed = f"qk_rope_head_dim={rotated}, as the rotary embedding takes head_dim's width"
+        fields.refuse("config.contradiction", "head_dim", written, allowed=allowed)
+    return widths
+
+
+def _share(fields: Fields, rope: RopeMeaning) -> float:
+    """Return mscale_all_dim; other kinds than yarn carry it too and it counts there as well."""
+    written: object = dict(rope.parameters).get("mscale_all_dim")
+    if written is None:
+        around = fields.raw("rope_scaling") or fields.raw("rope_parameters")
+        written = around.get("mscale_all_dim") if isinstance(around, dict) else None
+    if isinstance(written, bool) or not isinstance(written, int | float):
+        return 0.0
+    return float(written) if abs(written) < _MAX_SHARE else 0.0
+
+
+def _index_keys(fields: Fields, family: Family, rope: RopeMeaning) -> str:
+    """Return what an indexer keeps beside the latent row, "" where it never leaves a token out."""
+    if family.rules.get("has_index_keys") is not True:
+        return ""
+    chosen, width = fields.count("index_topk"), fields.count("index_head_dim")
+    if chosen >= rope.trained_tokens:
+        return ""
+    return f"index keys of width {width}, by which {chosen} tokens are chosen"
