@@ -3,7 +3,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 import pytest
-from pa_spec import CONTRACT_VERSION, checks, decisions, invariants, rules
+from pa_spec import CONTRACT_VERSION, checks, decisions, finding_kinds, invariants, rules
 from pa_spec.command import main, text_of
 
 
@@ -26,8 +26,23 @@ def test_pending_rule_is_shown_with_what_will_check_it(capsys: pytest.CaptureFix
     assert "status: pending: speculative drafts" in show(capsys, "V93")
 
 
+def test_finding_is_shown_with_its_weight_and_what_is_expected(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = show(capsys, "file.not_json")
+
+    assert "severity: unreadable" in shown
+    assert "expected: a JSON object in UTF-8" in shown
+
+
+def test_rule_that_is_only_partly_decided_is_shown_with_the_remainder(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert "status: active: values: by the kernels" in show(capsys, "V66")
+
+
 def test_every_id_can_be_shown() -> None:
-    for name in (*rules(), *invariants(), *checks(), *decisions()):
+    for name in (*rules(), *invariants(), *checks(), *finding_kinds(), *decisions()):
         assert text_of(name)
 
 
@@ -40,6 +55,11 @@ def test_every_id_can_be_shown() -> None:
         ("attributes", "num_heads | int | required"),
         ("types", "float8e4m3fn"),
         ("modes", "latent | LATENT | present | absent | absent"),
+        ("compatibility", "k_quant_type, v_quant_type | NONE"),
+        ("metadata", "max_kv_len | how often the context is split"),
+        ("backends", "cpu | qk output | 0 | qk_output {found}: the cpu backend keeps no score"),
+        ("matrix", "attention_bias | no | no | no | planned | no | yes"),
+        ("findings", "file.not_json: "),
         ("decisions", "bias_after_softcap: After it."),
         ("rules", "V106: "),
         ("invariants", "E135: "),

@@ -3,7 +3,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pa_spec import checks, error_codes, invariants, operator_inputs, rules
+from pa_spec import (
+    backend_features,
+    backends,
+    checks,
+    compatibility,
+    error_codes,
+    finding_kinds,
+    host_quantities,
+    invariants,
+    metadata_facts,
+    operator_inputs,
+    rules,
+)
 from pa_spec.reference import pages
 from pa_spec.render import main, stale_pages, write_pages
 
@@ -24,7 +36,14 @@ def test_pages_mention_everything() -> None:
     for name, ids in {
         "rules.md": list(rules()),
         "invariants.md": list(invariants()),
-        "operator.md": [row.name for row in operator_inputs()],
+        "operator.md": [
+            *(row.name for row in operator_inputs()),
+            *(name for row in compatibility().values() for name in row.names),
+            *host_quantities(),
+            *(row.statement for row in metadata_facts().values()),
+        ],
+        "backends.md": [*backends(), *backend_features()],
+        "findings.md": list(finding_kinds()),
         "engine.md": [*checks(), *(row.name for row in error_codes())],
     }.items():
         missing = [each for each in ids if each not in written[name]]

@@ -7,9 +7,18 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 
 from pa_spec.checker.command import add_check, write
-from pa_spec.contract import CONTRACT_VERSION, FaultOrigin, checks, decisions, invariants, rules
+from pa_spec.contract import (
+    CONTRACT_VERSION,
+    FaultOrigin,
+    checks,
+    decisions,
+    finding_kinds,
+    invariants,
+    rules,
+)
 from pa_spec.contract.data import text
 from pa_spec.errors import InputUnusable, PagedAttentionError
+from pa_spec.reference.backend import backend_table, limit_table, matrix_table
 from pa_spec.reference.configuration import binding_table, group_table, setting_table
 from pa_spec.reference.engine import (
     check_table,
@@ -20,10 +29,13 @@ from pa_spec.reference.engine import (
     state_table,
     transition_table,
 )
+from pa_spec.reference.finding import expected_text
 from pa_spec.reference.markdown import plain
 from pa_spec.reference.operator import (
     attribute_table,
+    compatibility_table,
     input_table,
+    metadata_tables,
     mode_table,
     output_table,
     type_table,
@@ -37,8 +49,13 @@ _TABLES: Mapping[str, Callable[[], str]] = {
     "attributes": attribute_table,
     "types": type_table,
     "modes": mode_table,
+    "compatibility": compatibility_table,
+    "metadata": lambda: "\n\n".join(metadata_tables()),
+    "backends": lambda: f"{backend_table()}\n\n{limit_table()}",
+    "matrix": matrix_table,
     "decisions": lambda: "\n".join(f"{r.id}: {r.decision}" for r in decisions().values()),
     "rules": lambda: "\n".join(f"{r.id}: {r.condition}" for r in rules().values()),
+    "findings": lambda: "\n".join(f"{r.id}: {r.condition}" for r in finding_kinds().values()),
     "invariants": lambda: "\n".join(f"{r.id}: {r.statement}" for r in invariants().values()),
     "states": lambda: f"{state_table()}\n\n{transition_table()}",
     "phases": phase_table,
@@ -59,7 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(prog="pa-spec", description="The contract of paged attention.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     show = commands.add_parser("show", help="print a table, or one rule, invariant or check")
-    show.add_argument("name", help=f"{', '.join(_NAMES)}, or an id such as V29 or E45")
+    show.add_argument(
+        "name", help=f"{', '.join(_NAMES)}, or an id such as V29, E45 or file.not_json"
+    )
     show.set_defaults(run=_show)
     add_check(commands)
     chosen = parser.parse_args(arguments)
@@ -99,6 +118,10 @@ def _table_or_entry(name: str) -> str:
         check = checks()[name]
         made = f"{check.owner}, {check.scope.value}"
         return _lines(f"{check.id}: {check.message}", defends=", ".join(check.cites), made_in=made)
+    if name in finding_kinds():
+        kind = finding_kinds()[name]
+        severity, expected = kind.severity.value, expected_text(kind)
+        return _lines(f"{kind.id}: {kind.condition}", severity=severity, expected=expected)
     if name in decisions():
         decision = decisions()[name]
         return _lines(decision.question, decision=decision.decision, reason=decision.reason)

@@ -7,8 +7,12 @@ from collections.abc import Iterable, Iterator
 from pa_spec.contract import (
     InputMode,
     OperatorAttribute,
+    compatibility,
     decisions,
+    host_quantities,
     input_modes,
+    metadata_entries,
+    metadata_facts,
     operator_attributes,
     operator_inputs,
     operator_outputs,
@@ -29,6 +33,11 @@ def operator_parts() -> Iterator[str]:
     yield type_table()
     yield "## Input modes"
     yield mode_table()
+    yield "## Calls of old models"
+    yield "A call of which all of this holds means what it always meant."
+    yield compatibility_table()
+    yield "## What attention_metadata says"
+    yield from metadata_tables()
     yield "## Decisions"
     yield from _decisions()
 
@@ -91,6 +100,27 @@ def mode_table() -> str:
             for r in input_modes()
         ),
     )
+
+
+def compatibility_table() -> str:
+    """Write what holds of an old model's calls as a table."""
+    return table(
+        ("inputs and attributes", "are", "meaning"),
+        ((codes(r.names), r.value, r.meaning) for r in compatibility().values()),
+    )
+
+
+def metadata_tables() -> Iterator[str]:
+    """Yield the tables of entries and of what they bound, then what else holds."""
+    yield table(
+        ("entry", "name", "meaning", "0 stands for", "clamped"),
+        ((r.index, code(r.name), r.meaning, r.unknown, r.clamped) for r in metadata_entries()),
+    )
+    yield table(
+        ("quantity", "used for", "bound with metadata", "without"),
+        ((code(r.name), r.used_for, r.bound, r.fallback) for r in host_quantities().values()),
+    )
+    yield "\n".join(f"- {row.statement}" for row in metadata_facts().values())
 
 
 def _decisions() -> Iterator[str]:
