@@ -11,8 +11,11 @@ from pa_spec import (
     PagedAttentionInputs,
     PagedAttentionOutputs,
     QuantType,
+    compatibility,
     decisions,
+    host_quantities,
     input_modes,
+    metadata_entries,
     operator_attributes,
     operator_inputs,
     operator_outputs,
@@ -142,3 +145,33 @@ def test_decisions_and_rules_name_each_other() -> None:
     for rule in rules().values():
         if rule.decision:
             assert rule.id in decisions()[rule.decision].rules, rule.id
+
+
+def test_old_calls_have_the_defaults_and_none_of_the_later_inputs() -> None:
+    conditions = compatibility()
+    defaults = {row.name: str(row.default) for row in operator_attributes()}
+    later = tuple(row.name for row in operator_inputs() if row.index >= 10)
+
+    assert conditions["no_later_input"].names == later
+    for row in conditions.values():
+        for name in row.names:
+            assert defaults.get(name, row.value) == row.value, name
+
+
+def test_calls_of_old_models_are_valid() -> None:
+    later = set(compatibility()["no_later_input"].names)
+    for mode in ("separate", "packed"):
+        call = example_call(mode)
+
+        assert not {name for name, tensor in call.inputs.named() if tensor is not None} & later
+        assert call.inputs.key_cache.element_type is call.inputs.query.element_type
+        assert validate(call) == ()
+
+
+def test_bounds_of_host_quantities_are_entries_of_the_metadata() -> None:
+    entries = [row.name for row in metadata_entries()]
+
+    assert [row.index for row in metadata_entries()] == [0, 1, 2]
+    bounded = [row for row in host_quantities().values() if "bound" in row.bound]
+    assert [row.name for row in bounded] == ["max_query_len", "max_kv_len", "total_kv_tokens"]
+    assert all(any(entry in row.bound for entry in entries) for row in bounded)
