@@ -14,7 +14,7 @@ from pa_spec.checker.huggingface.tensor_layout import (
     TensorRow,
     tensor_parts,
 )
-from pa_spec.checker.meaning import ModelMeaning
+from pa_spec.checker.meaning import NO_WINDOW, ModelMeaning
 
 Shape = tuple[int | None, ...]
 """Extents; None = cannot be known, and is not compared."""
@@ -24,13 +24,14 @@ Shape = tuple[int | None, ...]
 class ExpectedTensor:
     """One tensor that a model needs.
 
-    is_certain: False where the configuration does not decide whether it is there.
+    is_needed: False where it may be left out, or the configuration does not decide whether it is
+    there.
     """
 
     name: str
     shape: Shape
     role: str = ""
-    is_certain: bool = True
+    is_needed: bool = True
 
 
 @final
@@ -96,7 +97,11 @@ class ModelSizes:
                 return layer
             case "kind":
                 return meaning.kind.value
-            case "num_heads" | "kv_num_heads" | "head_size" | "has_qk_norm" | "has_sink":
+            case "has_window":
+                return meaning.window != NO_WINDOW
+            case "shares_cache":
+                return meaning.shares_cache_of is not None
+            case "num_heads" | "kv_num_heads" | "head_size" | "has_qk_norm":
                 return getattr(meaning, name)
             case _:
                 return UNKNOWN
@@ -132,14 +137,16 @@ class TensorGroup:
         truths = [sizes.value(each, layer) for each in (self._part.when, row.when) if each]
         if any(each is not UNKNOWN and not each for each in truths):
             return
-        is_certain = UNKNOWN not in truths
+        is_needed = UNKNOWN not in truths
+        if row.optional and sizes.value(row.optional, layer) is not False:
+            is_needed = False
         shape = tuple(sizes.extent(each.strip(), layer) for each in row.shape.split(","))
         name = self.pattern.replace("{layer}", str(layer))
         if not row.count:
-            yield ExpectedTensor(name, shape, row.role, is_certain)
+            yield ExpectedTensor(name, shape, row.role, is_needed)
             return
         for index in range(sizes.extent(row.count, layer) or 0):
-            yield ExpectedTensor(name.replace("{index}", str(index)), shape, row.role, is_certain)
+            yield ExpectedTensor(name.replace("{index}", str(index)), shape, row.role, is_needed)
 
 
 def tensor_groups(

@@ -43,7 +43,7 @@ class _Group:
 
 @final
 class TensorCheck:
-    """One comparison. is_quantized: only names and shapes that no method changes are compared."""
+    """One comparison; what it finds of one kind in many layers is reported once."""
 
     def __init__(
         self, layout: TensorLayout, sizes: ModelSizes, stored: StoredWeights, findings: Findings
@@ -60,7 +60,8 @@ class TensorCheck:
     def run(self, *, is_tied: bool, is_quantized: bool, extra_layers: int) -> None:
         """Report what is missing, misshapen or surplus.
 
-        extra_layers: layers behind the model's own that only predict further tokens.
+        is_quantized: only tensors that no method changes are compared. extra_layers: layers behind
+        the model's own that only predict further tokens.
         """
         num_layers = self._sizes.num_layers
         self._check_layers(num_layers, extra_layers)
@@ -116,7 +117,7 @@ class TensorCheck:
 
     def _check_tensor(self, expected: ExpectedTensor, found: _Group, *, is_tied: bool) -> None:
         if expected.name not in self._names:
-            is_needed = expected.is_certain and not (is_tied and expected.role == "head")
+            is_needed = expected.is_needed and not (is_tied and expected.role == "head")
             if is_needed and self._stored.is_complete:
                 found.missing.append(expected)
             return

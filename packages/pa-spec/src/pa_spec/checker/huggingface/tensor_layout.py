@@ -21,6 +21,7 @@ class TensorRow:
     shape: str
     when: str = ""
     count: str = ""
+    optional: str = ""
     role: str = ""
 
 

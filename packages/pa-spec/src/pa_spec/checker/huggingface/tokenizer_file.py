@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,13 @@ TEMPLATE_JSON = "chat_template.json"
 BINARIES = ("tokenizer.model", "tekken.json", "tiktoken.model", "spiece.model", "vocab.txt")
 """Vocabularies that are looked at for being there and readable only."""
 
+VOCAB = "vocab.json"
+MERGES = "merges.txt"
+VOCABULARIES = (TOKENIZER, VOCAB, *BINARIES)
 MAX_BINARY_BYTES = 64 * 2**20
 MAX_TEMPLATE_CHARACTERS = 2**18
 MAX_SPECIALS = 2000
+MAX_ENTRIES = 100_000
 _LFS_START = b"version https://git-lfs"
 
 
@@ -66,56 +70,53 @@ def read_tokenizer(folder: Path, vocab_size: int | None, findings: Findings) -> 
 
     vocab_size: rows of the embedding, None = unknown, then ids are not compared with it.
     """
-    vocabulary = _vocabulary(folder, findings)
+    names = _names(folder)
+    if not any(name in VOCABULARIES or name.endswith(".tiktoken") for name in names):
+        findings.add("tokenizer.absent", Place(), "tokenizer", "none")
+        return TokenizerFacts()
+    vocabulary = _vocabulary(folder, names, findings)
     if vocabulary is not None and vocab_size is not None:
         vocabulary.check_ids(vocab_size, findings)
-    settings = _optional_json(folder, CONFIG, findings)
+    settings = _optional_json(folder, names, CONFIG, findings)
     if vocabulary is not None:
         vocabulary.add_decoder(settings.get("added_tokens_decoder"))
-    others = _optional_json(folder, SPECIAL_TOKENS, findings)
-    template, template_file = _template(folder, settings, findings)
+    others = _optional_json(folder, names, SPECIAL_TOKENS, findings)
+    template, template_file = _template(folder, names, settings, findings)
     eos_token, eos_file = _eos_token(settings, others)
     eos_id = vocabulary.id_of(eos_token) if vocabulary is not None and eos_token else None
     return TokenizerFacts(vocabulary, eos_token, eos_id, eos_file, template, template_file)
 
 
-def _vocabulary(folder: Path, findings: Findings) -> Vocabulary | None:
+def _vocabulary(folder: Path, names: set[str], findings: Findings) -> Vocabulary | None:
     """Read the first vocabulary that there is, in the order in which readers prefer them."""
-    if _is_there(folder, TOKENIZER):
+    if TOKENIZER in names:
         document = read_json(folder / TOKENIZER, findings, TOKENIZER)
         return None if document is None else read_vocabulary(document, TOKENIZER, findings)
-    binaries = [name for name in BINARIES if _is_there(folder, name)]
-    for name in binaries:
+    for name in sorted(names & set(BINARIES)):
         data = read_bytes(folder / name, findings, name, MAX_BINARY_BYTES)
         if data is not None and (not data or data.startswith(_LFS_START)):
             actual = "a Git LFS pointer in the file's place" if data else "an empty file"
             findings.add("tokenizer.no_vocabulary", Place(name), "vocabulary", actual)
-    if _is_there(folder, "vocab.json"):
-        if not _is_there(folder, "merges.txt"):
-            findings.add("tokenizer.no_merges", Place("vocab.json"), "merges.txt", "no such file")
-        document = read_json(folder / "vocab.json", findings, "vocab.json")
-        return None if document is None else read_vocab(document, "vocab.json", findings)
-    if not binaries and not any(name.endswith(".tiktoken") for name in _names(folder)):
-        findings.add("tokenizer.absent", Place(), "tokenizer", "none")
-    return None
+    if VOCAB not in names:
+        return None
+    if MERGES not in names:
+        findings.add("tokenizer.no_merges", Place(VOCAB), MERGES, "no such file")
+    document = read_json(folder / VOCAB, findings, VOCAB)
+    return None if document is None else read_vocab(document, VOCAB, findings)
 
 
-def _is_there(folder: Path, name: str) -> bool:
-    # A link that leads nowhere is there, and will be found unreadable.
-    return os.path.lexists(folder / name)
-
-
-def _names(folder: Path) -> Iterator[str]:
+def _names(folder: Path) -> set[str]:
+    # A folder that cannot be listed is reported where its weights are looked for.
     try:
-        yield from (each.name for each in folder.iterdir())
+        return {each.name for each in islice(folder.iterdir(), MAX_ENTRIES)}
     except OSError:
-        return
+        return set()
 
 
-def _optional_json(folder: Path, name: str, findings: Findings) -> Mapping[str, Any]:
-    if not _is_there(folder, name):
-        return {}
-    return read_json(folder / name, findings, name) or {}
+def _optional_json(
+    folder: Path, names: set[str], name: str, findings: Findings
+) -> Mapping[str, Any]:
+    return (read_json(folder / name, findings, name) or {}) if name in names else {}
 
 
 def _eos_token(*documents: Mapping[str, Any]) -> tuple[str, str]:
@@ -130,7 +131,7 @@ def _eos_token(*documents: Mapping[str, Any]) -> tuple[str, str]:
 
 def _template(folder: Path, settings: Mapping[str, Any], findings: Findings) -> tuple[str, str]:
     """Return the chat template and its file; a list of named ones counts as all of them."""
-    if _is_there(folder, TEMPLATE):
+    if TEMPLATE in names:
         data = read_bytes(folder / TEMPLATE, findings, TEMPLATE, MAX_BINARY_BYTES)
         if data is None:
             return "", ""
@@ -142,12 +143,12 @@ def _template(folder: Path, settings: Mapping[str, Any], findings: Findings) -> 
             return "", ""
     written, file = settings.get("chat_template"), CONFIG
     if written is None:
-        document = _optional_json(folder, TEMPLATE_JSON, findings)
+        document = _optional_json(folder, names, TEMPLATE_JSON, findings)
         written, file = document.get("chat_template"), TEMPLATE_JSON
     if isinstance(written, list):
         parts = [each.get("template") for each in written if isinstance(each, dict)]
         written = "\n".join(each for each in parts if isinstance(each, str))
-    if written is None or written == "":
+    if written in (None, ""):
         findings.add("tokenizer.no_chat_template", Place(CONFIG), "chat_template", "none")
         return "", ""
     if not isinstance(written, str):
