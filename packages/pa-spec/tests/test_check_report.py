@@ -32,8 +32,7 @@ from pa_spec.checker import (
     RopeMeaning,
     capacity_of,
 )
-from pa_spec.checker.meaning_text import ranges
-from pa_spec.checker.text import did_you_mean, printable, shortened, shown
+from pa_spec.checker.text import did_you_mean, printable, ranges, shortened, shown
 from pa_spec.command import text_of
 
 ROPES = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
@@ -10,6 +11,7 @@ from pa_spec.checker.capacity import Capacity, capacity_of
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.meaning import ModelMeaning
 from pa_spec.checker.report import CheckOptions, Report, TargetKind
+from pa_spec.checker.serving import backends_of
 from pa_spec.checker.target import Target, find_target
 from pa_spec.errors import InputUnusable
 
@@ -52,7 +54,8 @@ def _check(target: Target, findings: Findings, options: CheckOptions) -> Answer:
 
             return check_exported_folder(target.path, findings, options), None
         case TargetKind.HUGGINGFACE_FOLDER:
-            return {}, _check_huggingface(target, findings, options)
+            meaning = _check_huggingface(target, findings, options)
+            return {}, meaning and replace(meaning, backends=backends_of(meaning))
         case TargetKind.ENGINE_CONFIGURATION:
             from pa_spec.checker.engine_file import check_engine_document
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from pa_spec.checker.meaning import NO_WINDOW, LayerMeaning, ModelMeaning, RopeMeaning
 from pa_spec.checker.report import Report
+from pa_spec.checker.text import ranges
 from pa_spec.state import StateGroup
 
 Row = tuple[str, str]
@@ -60,17 +61,6 @@ def capacity_lines(report: Report) -> list[Row]:
     if found.ring != found.full:
         rows.append(("", f"{found.ring_sequences:,} if windowed layers kept only their window"))
     return rows
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Write ascending numbers as ranges: "0-4, 6"."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
 
 
 def _grouped(

@@ -54,6 +54,17 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]}?)" if close else ""
 
 
+def ranges(numbers: Iterable[int]) -> str:
+    """Write ascending numbers as ranges: "0-4, 6"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
+
+
 def _escape(character: str) -> str:
     code = ord(character)
     if code <= 0xFF:

@@ -1,0 +1,81 @@
+"""Goal: a model's layers are served by exactly the backends that serve their calls."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pa_spec import ElementType, backends, validate
+from pa_spec.checker import LayerKind, LayerMeaning, ModelMeaning
+from pa_spec.checker.serving import backends_of, decode_step
+
+PLAIN = LayerMeaning(LayerKind.ATTENTION, 8, 2, 64, 64, scale=0.125)
+LATENT = LayerMeaning(LayerKind.LATENT_ATTENTION, 16, 1, 576, 512, scale=0.07)
+
+
+def meaning(
+    *layers: LayerMeaning, element_type: ElementType = ElementType.BFLOAT16
+) -> ModelMeaning:
+    return ModelMeaning(
+        model_type="x",
+        architecture="X",
+        family="x",
+        vocab_size=100,
+        hidden_size=64,
+        context_tokens=1024,
+        layers=layers,
+        ropes=(),
+        has_tied_embeddings=False,
+        element_type=element_type,
+        cache_element_type=element_type,
+        manifest=None,
+    )
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        PLAIN,
+        LATENT,
+        replace(PLAIN, window=128, softcap=50.0, has_sink=True),
+        replace(PLAIN, has_qk_norm=True, kv_num_heads=8),
+    ],
+)
+def test_decode_step_of_a_layer_keeps_every_rule(layer: LayerMeaning) -> None:
+    assert validate(decode_step(layer, ElementType.FLOAT16)) == ()
+
+
+def test_every_backend_answers() -> None:
+    answers = backends_of(meaning(PLAIN, PLAIN))
+
+    assert list(answers) == list(backends())
+    assert answers["cpu"] == answers["reference"] == ""
+    assert answers["cuda_decode"] == "pending: CUDA attention backends"
+
+
+def test_reason_names_the_layers_where_not_all_are_refused() -> None:
+    answers = backends_of(meaning(PLAIN, LATENT, PLAIN, LATENT))
+
+    assert (
+        answers["cpu"] == "kv_cache_layout LATENT: the cpu backend has SEPARATE only (layers 1, 3)"
+    )
+    assert answers["reference"] == ""
+
+
+def test_element_type_that_a_backend_has_not_is_its_reason() -> None:
+    answers = backends_of(meaning(PLAIN, element_type=ElementType.FLOAT16))
+
+    assert answers["cpu"] == "float16: the cpu backend computes float32 and bfloat16"
+
+
+def test_call_that_the_operator_has_not_is_refused_by_all() -> None:
+    answers = backends_of(meaning(replace(PLAIN, head_size=60, v_head_size=60)))
+
+    assert set(answers.values()) == {
+        "the operator has no such call: query: expected a head size divisible by 8, "
+        "got head size 60, query [1, 480] (V10)"
+    }
+
+
+def test_model_without_attention_asks_nothing() -> None:
+    assert backends_of(meaning(LayerMeaning(LayerKind.MAMBA))) == {}
