@@ -290,7 +290,9 @@ def test_decoder_inside_another_model_is_found_under_its_prefix(
 
 @pytest.mark.parametrize("shard_bytes", [10**9, 20_000])
 @pytest.mark.parametrize("is_tied", [False, True])
-def test_what_transformers_writes_conforms(shard_bytes: int, is_tied: bool, tmp_path: Path) -> None:
+def test_what_transformers_writes_conforms(
+    *, shard_bytes: int, is_tied: bool, tmp_path: Path
+) -> None:
     config = AutoConfig.for_model("llama", **{**SMALL, "tie_word_embeddings": is_tied})
     model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     model.save_pretrained(tmp_path, max_shard_size=shard_bytes)

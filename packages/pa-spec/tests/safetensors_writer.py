@@ -102,7 +102,7 @@ def write_folder(
 def write_shards(folder: Path, shards: Mapping[str, Shapes], **metadata: Any) -> dict[str, str]:
     """Write shards and their index over a folder's single file; return the map it holds."""
     (folder / "model.safetensors").unlink(missing_ok=True)
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for file, shapes in shards.items():
         write_header(folder / file, header_of(shapes))
         weight_map |= dict.fromkeys(shapes, file)

@@ -129,7 +129,9 @@ def _eos_token(*documents: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def _template(folder: Path, settings: Mapping[str, Any], findings: Findings) -> tuple[str, str]:
+def _template(
+    folder: Path, names: set[str], settings: Mapping[str, Any], findings: Findings
+) -> tuple[str, str]:
     """Return the chat template and its file; a list of named ones counts as all of them."""
     if TEMPLATE in names:
         data = read_bytes(folder / TEMPLATE, findings, TEMPLATE, MAX_BINARY_BYTES)
