@@ -5,6 +5,7 @@ from string import Formatter
 import pytest
 from pa_spec import (
     CheckScope,
+    Decider,
     InputUnusable,
     Invariant,
     Rule,
@@ -48,6 +49,26 @@ def test_checks_cite_invariants_and_name_their_owner() -> None:
 def test_messages_of_checks_are_well_formed_templates() -> None:
     for check in checks().values():
         assert all(name != "" for _, name, _, _ in Formatter().parse(check.message)), check.id
+
+
+def test_texts_of_rules_are_well_formed_templates() -> None:
+    for rule in rules().values():
+        for text_of_case in rule.expected.values():
+            fields = [name for _, name, _, _ in Formatter().parse(text_of_case) if name is not None]
+            assert all(name.isidentifier() for name in fields), rule.id
+
+
+def test_checks_that_report_a_rule_exist() -> None:
+    reported = {rule.id: rule.checks for rule in rules().values() if rule.checks}
+
+    assert set(reported) == {"V94", "V95"}
+    assert {each for ids in reported.values() for each in ids} <= set(checks())
+
+
+def test_active_rules_are_decided_here_and_not_by_a_device() -> None:
+    for rule in rules().values():
+        assert rule.status is not RuleStatus.ACTIVE or rule.decided_by is not Decider.DEVICE
+        assert rule.status is RuleStatus.ACTIVE or not rule.remainder, rule.id
 
 
 def test_rule_builds_its_error_from_its_own_words() -> None:
