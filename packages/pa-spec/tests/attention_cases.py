@@ -31,6 +31,7 @@ class Draft:
     heads: tuple[int, int] = (1, 1)
     head_size: int = 8
     blocks: int = 2
+    block_size: int = 16
     attributes: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, Any] = field(default_factory=dict)
     cache_type: str = ""
@@ -49,15 +50,17 @@ class Draft:
         tokens, width = sum(new), kv_heads * self.head_size
         inputs: dict[str, Any] = {}
         query_width = heads * self.head_size + (2 * width if self.is_packed else 0)
-        inputs["query"] = eighths(rng, tokens, query_width)
+        inputs["query"] = drawn(rng, tokens, query_width)
+        # Sixteenths have a bit more than float8e4m3fn, so that rounding shows.
+        parts = 16 if self.cache_type == "float8e4m3fn" else 8
         if not self.is_packed:
-            inputs["key"] = eighths(rng, tokens, width)
+            inputs["key"] = drawn(rng, tokens, width, parts)
             if not self.is_latent:
-                inputs["value"] = eighths(rng, tokens, width)
+                inputs["value"] = drawn(rng, tokens, width, parts)
         inputs["cumulative_sequence_length"] = np.cumsum([0, *new]).tolist()
         inputs["past_seqlens"] = [past for past, _ in self.rows]
         inputs["block_table"] = [list(row) for row in self.table]
-        shape = [self.blocks, 16, kv_heads, self.head_size]
+        shape = [self.blocks, self.block_size, kv_heads, self.head_size]
         attributes = {"num_heads": heads, "kv_num_heads": kv_heads} | dict(self.attributes)
         case: dict[str, Any] = {
             "id": self.id,
@@ -84,24 +87,25 @@ class Draft:
         for (past, _), row in zip(self.rows, self.table, strict=True):
             window = self.attributes["local_window_size"] if self.is_sparse else past + 1
             for place in range(past + 1 - window, past):
-                block = row[place // 16]
+                block = row[place // self.block_size]
                 if 0 <= block < self.blocks:
-                    found.append(block * 16 + place % 16)
+                    found.append(block * self.block_size + place % self.block_size)
         return sorted(set(found))
 
     def draw_slot(self, rng: np.random.Generator, kv_heads: int) -> list[list[float]]:
         if self.cache_type == "int8":
             codes: list[list[float]] = rng.integers(-6, 7, (kv_heads, self.head_size)).tolist()
             return codes
-        heads: list[list[float]] = eighths(rng, kv_heads, self.head_size)
+        heads: list[list[float]] = drawn(rng, kv_heads, self.head_size)
         return heads
 
 
-def eighths(rng: np.random.Generator, rows: int, columns: int) -> Any:
-    """Draw multiples of 1/8 up to 1.5; no rows are written as their shape."""
+def drawn(rng: np.random.Generator, rows: int, columns: int, parts: int = 8) -> Any:
+    """Draw multiples of 1/parts up to 1.5; no rows are written as their shape."""
     if not rows:
         return {"shape": [0, columns]}
-    return (rng.integers(-12, 13, (rows, columns)) / 8).tolist()
+    most = parts * 3 // 2
+    return (rng.integers(-most, most + 1, (rows, columns)) / parts).tolist()
 
 
 def rotary(positions: int, pairs: int) -> dict[str, Any]:

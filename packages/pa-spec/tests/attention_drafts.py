@@ -19,6 +19,14 @@ CAUSAL = (
         blocks=3,
     ),
     Draft(
+        "wider_block",
+        "blocks of 32 slots, 24 channels",
+        [(1, 2)],
+        [[1]],
+        head_size=24,
+        block_size=32,
+    ),
+    Draft(
         "grouped_heads",
         "neighbouring query heads share a KV head",
         [(2, 2)],
@@ -46,6 +54,14 @@ CAUSAL = (
 
 LOGITS = (
     Draft("scale", "an explicit scale", [(2, 2)], [[0]], attributes={"scale": 0.75}),
+    Draft(
+        "large_logits",
+        "logits whose exponential has no float32",
+        [(3, 2)],
+        [[0]],
+        attributes={"scale": 64.0},
+        element_types=("float32",),
+    ),
     Draft(
         "softcap",
         "softcap * tanh(logit / softcap)",

@@ -84,6 +84,16 @@ LATENT_CASES = (
         attributes=LATENT,
     ),
     Draft(
+        "latent_window_and_softcap",
+        "both are allowed here too",
+        [(3, 2)],
+        [[1]],
+        heads=(2, 1),
+        head_size=16,
+        is_latent=True,
+        attributes={**LATENT, "local_window_size": 2, "softcap": 1.0},
+    ),
+    Draft(
         "latent_rotary",
         "the channels behind the values turn",
         [(1, 2)],
@@ -122,7 +132,7 @@ POSITIONS = (
         [(2, 2)],
         [[1]],
         attributes={"do_rotary": 1, "local_window_size": 2},
-        inputs={"query_positions": [3, 5], **rotary(6, 4)},
+        inputs={"query_positions": [3, 4], **rotary(6, 4)},
     ),
     Draft(
         "bias",

@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
+from attention_evaluator import rounded_to_float8, rounded_to_int8
 from pa_spec import (
+    ContractViolation,
     InputUnusable,
     RequestState,
+    check_lengths,
     invariants,
     request_transitions,
     rules,
+    validate,
     vector_names,
     vectors,
 )
 from pa_spec.contract.data import document
+from pa_spec.testing import example_call
 
 Case = Mapping[str, Any]
 
@@ -107,7 +113,7 @@ def test_admission_counts_out(case: Case) -> None:
     assert found == {kind: case[kind] for kind in found}
 
 
-@pytest.mark.spec("E8")
+@pytest.mark.spec("E8", "E12", "E18")
 @pytest.mark.parametrize("case", vectors("request_lifecycles"), ids=name_of)
 def test_lifecycles_follow_the_transitions(case: Case) -> None:
     state, states = RequestState.UNASSIGNED, ["UNASSIGNED"]
@@ -115,7 +121,10 @@ def test_lifecycles_follow_the_transitions(case: Case) -> None:
         state = request_transitions()[state, event]
         states.append(state.name)
 
+    completed = [each for each in case["events"] if each in {"finish", "fail", "cancel_turn"}]
     assert case["states"] == states
+    assert case["turn_ids"] == list(range(1, case["events"].count("begin_turn") + 1))
+    assert case["terminal_events"] == len(completed)
     assert (state, case["refused"]) not in request_transitions()
 
 
@@ -129,3 +138,111 @@ def test_captured_metadata_counts_out(case: Case) -> None:
 
     assert case["attention_metadata"] == [1, columns * size, lower]
     assert case["longest"] <= columns * size
+
+
+@pytest.mark.spec("V65", "V66", "V67", "V105")
+@pytest.mark.parametrize("case", vectors("call_values"), ids=name_of)
+def test_contents_that_break_a_rule_stand_in_legal_shapes(case: Case) -> None:
+    signature = example_call(case["mode"], case["changes"])
+    own = dict(signature.inputs.named())
+
+    assert validate(signature) == ()
+    assert set(case["neighbour"]) <= set(case["values"])
+    for name, values in (*case["values"].items(), *case["neighbour"].items()):
+        tensor = own[name]
+        assert tensor is not None
+        assert tensor.shape == (len(values),)
+
+
+@pytest.mark.spec("V65")
+@pytest.mark.parametrize(
+    "case",
+    [each for each in vectors("call_values") if each["rule"] == "V65" and not each["changes"]],
+    ids=name_of,
+)
+def test_lengths_are_refused_and_their_neighbours_are_not(case: Case) -> None:
+    def examine(values: Mapping[str, Any]) -> None:
+        boundaries = np.array(values["cumulative_sequence_length"], np.int32)
+        past = np.array(values.get("past_seqlens", [0, 0]), np.int32)
+        check_lengths(boundaries, past, tokens=5, capacity=64)
+
+    with pytest.raises(ContractViolation, match=r"\(V65\)"):
+        examine(case["values"])
+    examine({**case["values"], **case["neighbour"]})
+
+
+@pytest.mark.parametrize("case", vectors("quantization_rounding"), ids=name_of)
+def test_stores_in_eight_bits_count_out(case: Case) -> None:
+    rounded = {"int8": rounded_to_int8, "float8e4m3fn": rounded_to_float8}[case["element_type"]]
+    stored = [rounded(each / case["scale"]) for each in case["values"]]
+
+    assert case["stored"] == stored
+    assert case["loaded"] == [each * case["scale"] for each in stored]
+
+
+def place_in_ring(case: Case, position: int) -> int:
+    """Walk through the ring block by block."""
+    column, offset = divmod(position, case["block_size"])
+    while column >= len(case["ring"]):
+        column -= len(case["ring"])
+    return int(case["ring"][column] * case["block_size"] + offset)
+
+
+@pytest.mark.spec("E101", "E102", "E103", "E104")
+@pytest.mark.parametrize("case", vectors("ring_positions"), ids=name_of)
+def test_ring_positions_count_out(case: Case) -> None:
+    """A ring must hold the window of the oldest query of a step, and the step's own tokens."""
+    window, chunk, past = case["window"], case["chunk"], case["past"]
+    live = list(range(max(0, past - window + 1), past + chunk))
+    slots = [place_in_ring(case, each) for each in live]
+    one_more = [*slots, place_in_ring(case, past + chunk)]
+
+    assert (
+        case["ring_blocks"]
+        == len(case["ring"])
+        == blocks_of(window - 1 + chunk, case["block_size"])
+    )
+    assert case["table"] == [case["ring"][j % len(case["ring"])] for j in range(len(case["table"]))]
+    assert case["live_positions"] == live
+    assert case["slots"] == slots
+    assert len(set(slots)) == len(slots)
+    assert case["one_token_more_overwrites"] == (len(set(one_more)) < len(one_more))
+
+
+@pytest.mark.parametrize("case", vectors("rolling_window"), ids=name_of)
+def test_rolling_windows_count_out(case: Case) -> None:
+    size, window, past = case["block_size"], case["window"], case["past"]
+    seen = range(max(0, past - window + 1), past + case["tokens"])
+    live = {position // size for position in seen}
+    table = [
+        case["ring"][column % len(case["ring"])] if column in live else -1
+        for column in range(len(case["table"]))
+    ]
+
+    assert case["ring_blocks"] == len(case["ring"]) == blocks_of(window, size) + 1
+    assert case["table"] == table
+    assert case["slot_mapping"] == [place_in_ring(case, each) for each in seen[-case["tokens"] :]]
+    assert case["recyclable_blocks"] == min(live)
+    assert len(live) <= len(case["ring"])
+
+
+@pytest.mark.spec("E50")
+@pytest.mark.parametrize("case", vectors("token_budgets"), ids=name_of)
+def test_token_budgets_count_out(case: Case) -> None:
+    """Hand out the tokens one by one."""
+    tokens = [1] * len(case["rows"])
+    left = case["max_scheduled_tokens"] - len(tokens)
+    for place, row in enumerate(case["rows"]):
+        is_prefill = row["committed"] < row["prompt"]
+        while (
+            is_prefill
+            and left
+            and row["committed"] + tokens[place] < row["sequence"]
+            and (not case["cap"] or tokens[place] < case["cap"])
+        ):
+            tokens[place] += 1
+            left -= 1
+
+    chunk, ring = case["chunk_tokens"], case["ring_tokens"]
+    assert case["cap"] == (ring if ring and (chunk == 0 or chunk > ring) else chunk)
+    assert case["tokens"] == tokens

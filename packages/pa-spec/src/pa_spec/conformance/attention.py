@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -40,16 +40,19 @@ _INDEX_INPUTS = frozenset(
 )
 
 
-def attention_problems() -> Iterator[Problem]:
-    """Yield every golden problem once for each element type that it is meant for."""
+@cache
+def attention_problems() -> tuple[Problem, ...]:
+    """Return every golden problem once for each element type that it is meant for."""
     file = document("vectors/attention.json")
     tolerances = {
         row["element_type"]: Tolerance(row["absolute"], row["relative"])
         for row in file["tolerances"]
     }
-    for case in file["cases"]:
-        for name in case["element_types"]:
-            yield problem_of(case, ElementType(name), tolerances[name])
+    return tuple(
+        problem_of(case, ElementType(name), tolerances[name])
+        for case in file["cases"]
+        for name in case["element_types"]
+    )
 
 
 def problem_of(case: Case, element_type: ElementType, near: Tolerance) -> Problem:

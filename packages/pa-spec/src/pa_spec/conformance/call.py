@@ -111,8 +111,12 @@ def signature_of(
 
 
 def _described(array: Array, element_type: ElementType | None) -> TensorSignature:
-    row_stride = 0
-    if array.ndim == 2 and array.shape[0] > 1:
-        stride = array.strides[0] // array.itemsize
-        row_stride = stride if stride != array.shape[1] else 0
-    return TensorSignature(element_type or ElementType.INT32, array.shape, "cpu", row_stride)
+    """Tell strides as a signature does: rows of rank 2 may be apart, all else is contiguous."""
+    row_stride, inner = 0, array.flags.c_contiguous
+    if array.ndim == 2 and array.size:
+        inner = array.shape[1] == 1 or array.strides[1] == array.itemsize
+        apart = array.strides[0] // array.itemsize
+        row_stride = apart if array.shape[0] > 1 and apart != array.shape[1] else 0
+    return TensorSignature(
+        element_type or ElementType.INT32, array.shape, "cpu", row_stride if inner else 0, inner
+    )

@@ -32,6 +32,9 @@ class Declaration:
     checks_values: bool = True
 
     def __post_init__(self) -> None:
+        if not self.element_types or not self.element_types <= _FLOATS:
+            found = ", ".join(sorted(each.value for each in self.element_types)) or "none"
+            raise InputUnusable("element_types", found, "some of float32, float16, bfloat16")
         unknown = sorted(self.lacks - set(FEATURES))
         if unknown:
             raise InputUnusable("lacks", ", ".join(unknown), ", ".join(FEATURES))

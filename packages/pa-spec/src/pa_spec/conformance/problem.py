@@ -62,14 +62,17 @@ class Problem:
 
     def examine(self, operator: Operator, declaration: Declaration) -> CaseResult:
         """Run the call and compare everything that it may and may not change."""
-        missing = declaration.missing(self.build(Fill.MARK).signature)
+        call = self.build(Fill.MARK)
+        missing = declaration.missing(call.signature)
         if missing:
             return CaseResult(self.id, CaseStatus.NOT_APPLICABLE, f"no {missing}")
-        found = self._attempt(operator, declaration, Fill.MARK)
+        before = self.build(Fill.MARK)
+        found = self._attempt(operator, declaration, (before, call))
         wrong = {Reason.OUTPUT, Reason.OUTPUT_QK}
         if found and found[0][0] in wrong:
             # With zeros in the unused slots a leak changes nothing that anybody could see.
-            clean = self._attempt(operator, declaration, Fill.ZERO)
+            pair = (self.build(Fill.ZERO), self.build(Fill.ZERO))
+            clean = self._attempt(operator, declaration, pair)
             if not any(reason in wrong for reason, _ in clean):
                 found = [(Reason.LEAK, found[0][1])]
                 found += clean
@@ -79,9 +82,12 @@ class Problem:
         return CaseResult(self.id, CaseStatus.FAILED, found[0][1], reasons)
 
     def _attempt(
-        self, operator: Operator, declaration: Declaration, fill: Fill
+        self,
+        operator: Operator,
+        declaration: Declaration,
+        calls: tuple[OperatorCall, OperatorCall],
     ) -> list[tuple[Reason, str]]:
-        call, before = self.build(fill), self.build(fill)
+        before, call = calls
         try:
             outputs = operator(call)
         except declaration.refusals as refused:
@@ -91,8 +97,11 @@ class Problem:
         return list(self._differences(before, call, outputs))
 
     def _differences(
-        self, before: OperatorCall, after: OperatorCall, outputs: PagedAttentionOutputs[Array]
+        self, before: OperatorCall, after: OperatorCall, outputs: object
     ) -> Iterator[tuple[Reason, str]]:
+        if not isinstance(outputs, PagedAttentionOutputs):
+            yield Reason.OUTPUT, f"expected PagedAttentionOutputs, got {type(outputs).__name__}"
+            return
         expected, signature = self.expected, before.signature
         query_type = signature.inputs.query.element_type
         compared = (

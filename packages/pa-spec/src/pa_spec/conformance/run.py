@@ -6,6 +6,8 @@ from pa_spec.conformance.attention import attention_problems
 from pa_spec.conformance.call import Operator
 from pa_spec.conformance.declaration import Declaration
 from pa_spec.conformance.report import ConformanceReport
+from pa_spec.conformance.rule import rule_cases
+from pa_spec.conformance.slot import quantization_problems, slot_problems
 from pa_spec.contract.version import CONTRACT_VERSION
 
 
@@ -16,5 +18,9 @@ def run(operator: Operator, declaration: Declaration = Declaration()) -> Conform
     or raises one of declaration.refusals before it has changed anything. Whatever else it raises
     counts against it and stops nothing.
     """
-    results = [each.examine(operator, declaration) for each in attention_problems()]
-    return ConformanceReport(CONTRACT_VERSION, tuple(results))
+    problems = (*attention_problems(), *slot_problems(), *quantization_problems())
+    results = [each.examine(operator, declaration) for each in problems]
+    results += [each.examine(operator, declaration) for each in rule_cases()]
+    said = "refusals name no rules: only that they happen is compared"
+    note = "" if declaration.names_rules else said
+    return ConformanceReport(CONTRACT_VERSION, tuple(results), note)

@@ -1,0 +1,132 @@
+"""Calls that break a rule and their legal neighbours, and the verdict on who refuses what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from pa_spec.conformance.call import Operator, OperatorCall
+from pa_spec.conformance.declaration import Declaration
+from pa_spec.conformance.material import call_of
+from pa_spec.conformance.report import CaseResult, CaseStatus, Reason
+from pa_spec.contract.vector import vectors
+from pa_spec.element_type import ElementType
+from pa_spec.operator import CallSignature, PagedAttentionInputs, TensorSignature
+from pa_spec.testing import example_call
+from pa_spec.validation import validate
+
+_RULE_ID = re.compile(r"\((V\d+)\)$")
+_OWN_TYPES = frozenset({"k_scale", "v_scale"})
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCase:
+    """A call to be refused by one of rule_ids, or to be accepted when there is none.
+
+    values: contents of inputs that are not the usual ones.
+    """
+
+    id: str
+    signature: CallSignature
+    rule_ids: frozenset[str]
+    values: Mapping[str, Any]
+
+    def examine(self, operator: Operator, declaration: Declaration) -> CaseResult:
+        """Run the call and see whether it is refused, by which rule, and with nothing changed."""
+        signature, missing = self._spoken(declaration)
+        if missing:
+            return CaseResult(self.id, CaseStatus.NOT_APPLICABLE, missing)
+        call, before = (call_of(signature, self.values) for _ in range(2))
+        try:
+            operator(call)
+        except declaration.refusals as refused:
+            return self._refused(
+                refused, _changes(before, call), names_rules=declaration.names_rules
+            )
+        except Exception as error:  # noqa: BLE001, an operator may raise anything
+            return self._failed(Reason.CRASHED, f"{type(error).__name__}: {error}")
+        if self.rule_ids:
+            return self._failed(Reason.ACCEPTED, f"breaks {', '.join(sorted(self.rule_ids))}")
+        return CaseResult(self.id, CaseStatus.PASSED)
+
+    def _spoken(self, declaration: Declaration) -> tuple[CallSignature, str]:
+        """Return the call in an element type that the operator has, and what it lacks, or ""."""
+        if any(each and each.device != "cpu" for _, each in self.signature.inputs.named()):
+            return self.signature, "arrays are on the host"
+        if self.values and not declaration.checks_values:
+            return self.signature, "values are not looked at"
+        signature = self.signature
+        if ElementType.FLOAT32 not in declaration.element_types:
+            other = min(declaration.element_types, key=lambda each: each.value)
+            signature = _in_another_type(signature, other)
+            if {each.rule_id for each in validate(signature)} != {
+                each.rule_id for each in validate(self.signature)
+            }:
+                return signature, f"means something else in {other.value}"
+        missing = declaration.missing(signature)
+        return signature, f"no {missing}" if missing else ""
+
+    def _refused(self, refused: Exception, changed: str, *, names_rules: bool) -> CaseResult:
+        if not self.rule_ids:
+            return self._failed(Reason.REFUSED, str(refused))
+        if changed:
+            return self._failed(Reason.CHANGED, changed)
+        if not names_rules:
+            return CaseResult(self.id, CaseStatus.PASSED, "refused; its rule is not compared")
+        found = str(getattr(refused, "rule_id", "none"))
+        if found not in self.rule_ids:
+            wanted = " or ".join(sorted(self.rule_ids))
+            return self._failed(Reason.RULE, f"expected {wanted}, got {found}: {refused}")
+        return CaseResult(self.id, CaseStatus.PASSED)
+
+    def _failed(self, reason: Reason, detail: str) -> CaseResult:
+        return CaseResult(self.id, CaseStatus.FAILED, detail, (reason,))
+
+
+@cache
+def rule_cases() -> tuple[RuleCase, ...]:
+    """Return every call of validation.json and call_values.json, and each legal neighbour."""
+    return (*_signature_cases(), *_value_cases())
+
+
+def _signature_cases() -> Iterator[RuleCase]:
+    for case in vectors("validation"):
+        changes = case["changes"]
+        found = (_RULE_ID.search(message) for message in case["violations"])
+        ids = frozenset(each[1] for each in found if each)
+        name = f"rule/{case['id']}"
+        yield RuleCase(name, example_call(case["mode"], changes), ids, {})
+        if ids:
+            legal = example_call(case["mode"], changes | case["neighbour"])
+            yield RuleCase(f"{name}/neighbour", legal, frozenset(), {})
+
+
+def _value_cases() -> Iterator[RuleCase]:
+    for case in vectors("call_values"):
+        signature = example_call(case["mode"], case["changes"])
+        name, values = f"value/{case['id']}", case["values"]
+        yield RuleCase(name, signature, frozenset({case["rule"]}), values)
+        yield RuleCase(f"{name}/neighbour", signature, frozenset(), values | case["neighbour"])
+
+
+def _in_another_type(signature: CallSignature, other: ElementType) -> CallSignature:
+    """Say the same call in another element type of queries."""
+    inputs: dict[str, Any] = {
+        name: replace(each, element_type=other) if each and _is_float32(name, each) else each
+        for name, each in signature.inputs.named()
+    }
+    return replace(signature, inputs=PagedAttentionInputs(**inputs))
+
+
+def _is_float32(name: str, tensor: TensorSignature) -> bool:
+    return name not in _OWN_TYPES and tensor.element_type is ElementType.FLOAT32
+
+
+def _changes(before: OperatorCall, after: OperatorCall) -> str:
+    for (name, old), (_, new) in zip(before.inputs.named(), after.inputs.named(), strict=True):
+        if old is not None and new is not None and old.tobytes() != new.tobytes():
+            return f"{name} changed"
+    return ""
