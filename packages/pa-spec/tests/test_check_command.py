@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hostile_inputs import config_text
 from jsonschema import Draft202012Validator
 from pa_spec import CONTRACT_VERSION, InputUnusable, __version__, check_model
 from pa_spec.checker import CheckOptions
@@ -272,3 +273,46 @@ def test_help_names_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
 
     shown = " ".join(capsys.readouterr().out.split())
     assert "Exit status: 0 conforms, 1 violations, 2 cannot be read." in shown
+
+
+WITHOUT_ONNX = """
+import sys
+sys.modules["onnx"] = None
+from pa_spec.command import main
+sys.exit(main(["check", *sys.argv[1:]]))
+"""
+
+
+def run_without_onnx(path: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", WITHOUT_ONNX, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_onnx_file_without_the_library_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"\x08\x0a")
+
+    ran = run_without_onnx(tmp_path)
+
+    assert (ran.returncode, ran.stderr) == (2, "")
+    assert "pip install 'pa-spec[onnx]'" in ran.stdout
+
+
+def test_folders_and_configurations_are_checked_without_the_onnx_library(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(config_text())
+
+    ran = run_without_onnx(tmp_path)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "KV bytes a token       " in ran.stdout
+    assert run_without_onnx(engine_file(tmp_path, '{"num_blocks": 4}')).returncode == 0
+
+
+def test_sequences_that_fit_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(config_text())
+
+    ran = run(tmp_path, "--memory", "1MiB", "--length", "100", "--format", "json")
+
+    document = json.loads(ran.stdout)
+    # 2 layers, key and value, 2 heads of 16 bfloat16: 256 bytes a token, and 7 blocks of 16.
+    assert document["meaning"]["kv_bytes_per_token"] == 256
+    assert document["capacity"]["sequences"] == 2**20 // (256 * 112)
