@@ -11,7 +11,7 @@ from pa_spec.checker.huggingface.block import resolve_blocks
 from pa_spec.checker.huggingface.chunked import resolve_chunked
 from pa_spec.checker.huggingface.dense import Decoder, resolve_dense
 from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.identity import Identity, identify
+from pa_spec.checker.huggingface.identity import TIE, Identity, identify
 from pa_spec.checker.huggingface.latent import resolve_latent
 from pa_spec.checker.huggingface.layer_width import PER_LAYER
 from pa_spec.checker.huggingface.manifest import state_manifest
@@ -82,13 +82,14 @@ def _refuse_per_layer(identity: Identity) -> None:
 
 def read_tie(identity: Identity) -> bool:
     """Whether the embedding is the output projection too; the outermost flag decides."""
-    key = "tie_word_embeddings"
-    is_tied = identity.outer.flag(key, default=identity.has_tied_default)
+    key, outer_key = TIE, identity.tie_key
+    is_tied = identity.outer.flag(outer_key, default=identity.has_tied_default)
     inner = identity.fields
     if inner is identity.outer or not inner.is_written(key):
         return is_tied
     if inner.flag(key) != is_tied and not inner.is_broken:
-        winner = key if identity.outer.is_written(key) else "the outer class default"
+        is_written = identity.outer.is_written(outer_key)
+        winner = outer_key if is_written else "the outer class default"
         inner.report("config.disagreement", key, inner.raw(key), winner=winner, value=is_tied)
     return is_tied
 

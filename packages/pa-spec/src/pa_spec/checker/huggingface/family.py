@@ -49,7 +49,7 @@ class Nested:
 
     text_model_type: what the inside is when it does not say; is_fixed: whatever it says.
     defaults: what the decoder is when the inside is missing. has_tied_embeddings: the class
-    default of the outer flag, which is the one that counts.
+    default of the outer flag, which is the one that counts. tie_key: the key that overrules it.
     """
 
     model_type: str
@@ -58,6 +58,7 @@ class Nested:
     text_model_type: str
     is_fixed: bool = False
     has_tied_embeddings: bool = False
+    tie_key: str = ""
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
