@@ -156,8 +156,8 @@ def _tokens(count: int) -> Callable[[StepPlan], StepPlan]:
         offset = (np.cumsum(tokens) - tokens).astype(np.int32)
         rows = (offset + tokens - 1).astype(np.int32)
         total = int(tokens.sum())
-        layout = {"packed_offset": offset, "logits_rows": rows, "total_tokens": total}
-        return replace(plan, tokens=tokens, target_tokens=target, **layout)  # type: ignore[arg-type]
+        changed = replace(plan, tokens=tokens, target_tokens=target, packed_offset=offset)
+        return replace(changed, logits_rows=rows, total_tokens=total)
 
     return change
 
