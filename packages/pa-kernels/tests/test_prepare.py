@@ -94,7 +94,7 @@ def test_a_call_that_no_backend_serves_lists_every_reason() -> None:
         prepare(signature_of(case.clone("meta").inputs, case.attributes))
 
     assert str(found.value) == (
-        f"backend: expected a call that a backend supports, got cuda: {cuda}; "
+        f"backend: expected a call that a backend serves, got cuda: {cuda}; "
         "cpu: device meta: the cpu backend works in host memory; "
         "reference: device meta: cpu and cuda only (V59)"
     )
