@@ -30,7 +30,7 @@ LLAMA: Mapping[str, Any] = {
 }
 """A small model's configuration."""
 
-TOKENS = ("<unk>", "<s>", "</s>", "<|end|>", "a", "b")
+TOKENS = ("<unk>", "<s>", "</s>", "<|end|>", *(f"token{index}" for index in range(4, 90)))
 
 
 def llama_shapes() -> dict[str, tuple[int, ...]]:

@@ -104,8 +104,8 @@ def _read_shards(folder: Path, index: ShardIndex, findings: Findings) -> StoredW
             unknown |= promised
             is_complete = False
             continue
-        unknown |= header.broken
         present = header.tensors.keys() | header.broken
+        unknown |= header.broken | (promised - present)
         _compare(index, shard, present, findings)
         for name in sorted(present & tensors.keys()):
             files = f"in {shown_file(tensors[name].file)} and {shown_file(shard)}"

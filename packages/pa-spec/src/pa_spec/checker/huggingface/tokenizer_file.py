@@ -78,10 +78,11 @@ def read_tokenizer(folder: Path, vocab_size: int | None, findings: Findings) -> 
     if vocabulary is not None and vocab_size is not None:
         vocabulary.check_ids(vocab_size, findings)
     settings = _optional_json(folder, names, CONFIG, findings)
+    others = _optional_json(folder, names, SPECIAL_TOKENS, findings) or {}
     if vocabulary is not None:
-        vocabulary.add_decoder(settings.get("added_tokens_decoder"))
-    others = _optional_json(folder, names, SPECIAL_TOKENS, findings)
+        vocabulary.add_decoder((settings or {}).get("added_tokens_decoder"))
     template, template_file = _template(folder, names, settings, findings)
+    settings = settings or {}
     eos_token, eos_file = _eos_token(settings, others)
     eos_id = vocabulary.id_of(eos_token) if vocabulary is not None and eos_token else None
     return TokenizerFacts(vocabulary, eos_token, eos_id, eos_file, template, template_file)
@@ -115,8 +116,9 @@ def _names(folder: Path) -> set[str]:
 
 def _optional_json(
     folder: Path, names: set[str], name: str, findings: Findings
-) -> Mapping[str, Any]:
-    return (read_json(folder / name, findings, name) or {}) if name in names else {}
+) -> Mapping[str, Any] | None:
+    """Return a file's values, none where it is absent; None after reporting why not."""
+    return read_json(folder / name, findings, name) if name in names else {}
 
 
 def _eos_token(*documents: Mapping[str, Any]) -> tuple[str, str]:
@@ -130,31 +132,40 @@ def _eos_token(*documents: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _template(
-    folder: Path, names: set[str], settings: Mapping[str, Any], findings: Findings
+    folder: Path, names: set[str], settings: Mapping[str, Any] | None, findings: Findings
 ) -> tuple[str, str]:
-    """Return the chat template and its file; a list of named ones counts as all of them."""
+    """Return the chat template and its file; a list of named ones counts as all of them.
+
+    settings: tokenizer_config.json, None = it could not be read, so it may have one.
+    """
     if TEMPLATE in names:
-        data = read_bytes(folder / TEMPLATE, findings, TEMPLATE, MAX_BINARY_BYTES)
-        if data is None:
-            return "", ""
-        try:
-            return data.decode("utf-8"), TEMPLATE
-        except UnicodeDecodeError as error:
-            actual = f"byte 0x{data[error.start]:02x} at {error.start}"
-            findings.add("tokenizer.template_not_text", Place(TEMPLATE), "template", actual)
-            return "", ""
-    written, file = settings.get("chat_template"), CONFIG
-    if written is None:
-        document = _optional_json(folder, names, TEMPLATE_JSON, findings)
-        written, file = document.get("chat_template"), TEMPLATE_JSON
+        return _template_file(folder, findings)
+    file = CONFIG
+    if settings is not None and settings.get("chat_template") is None:
+        settings, file = _optional_json(folder, names, TEMPLATE_JSON, findings), TEMPLATE_JSON
+    if settings is None:
+        return "", ""
+    written = settings.get("chat_template")
     if isinstance(written, list):
         parts = [each.get("template") for each in written if isinstance(each, dict)]
         written = "\n".join(each for each in parts if isinstance(each, str))
+    if isinstance(written, str) and written:
+        return written, file
     if written in (None, ""):
         findings.add("tokenizer.no_chat_template", Place(CONFIG), "chat_template", "none")
-        return "", ""
-    if not isinstance(written, str):
+    else:
         actual = shown(written)
         findings.add("tokenizer.template_not_text", Place(file), "chat_template", actual)
+    return "", ""
+
+
+def _template_file(folder: Path, findings: Findings) -> tuple[str, str]:
+    data = read_bytes(folder / TEMPLATE, findings, TEMPLATE, MAX_BINARY_BYTES)
+    if data is None:
         return "", ""
-    return written, file
+    try:
+        return data.decode("utf-8"), TEMPLATE
+    except UnicodeDecodeError as error:
+        actual = f"byte 0x{data[error.start]:02x} at {error.start}"
+        findings.add("tokenizer.template_not_text", Place(TEMPLATE), "template", actual)
+        return "", ""

@@ -57,7 +57,16 @@ class Vocabulary:
                 self.add(text, int(token_id), is_special=entry.get("special") is True)
 
     def check_ids(self, vocab_size: int, findings: Findings) -> None:
-        """Report ids that the embedding has no row for, the greatest of each kind."""
+        """Report ids that the embedding has no row for, the greatest of each kind.
+
+        Rows that no token has are usual, as vocabularies are padded; half of them are not.
+        """
+        count = len(self.tokens.keys() | self.added.keys())
+        if 2 * count < vocab_size:
+            actual = f"{count} tokens"
+            findings.add(
+                "tokenizer.smaller", Place(self.file), "vocabulary", actual, vocab_size=vocab_size
+            )
         tables = {
             "tokenizer.beyond_vocabulary": self.tokens,
             "tokenizer.added_beyond_vocabulary": self.added,
