@@ -1,4 +1,4 @@
-"""The policy packs the contract's golden layouts (spec/vectors/packed_layout.json)."""
+"""The policy packs the contract's golden layouts, and hands out its golden budgets."""
 
 from __future__ import annotations
 
@@ -32,3 +32,20 @@ def test_the_policy_packs_as_the_contract_says(case: Mapping[str, Any]) -> None:
     assert plan.packed_offset.tolist() == case["packed_offset"]
     assert plan.logits_rows.tolist() == case["logits_rows"]
     assert plan.target_tokens.tolist() == case["target_tokens"]
+
+
+@pytest.mark.spec("E42", "E50")
+@pytest.mark.parametrize("case", vectors("token_budgets"), ids=lambda case: case["id"])
+def test_the_policy_hands_out_tokens_as_the_contract_says(case: Mapping[str, Any]) -> None:
+    rows = [
+        Row(place, place, each["committed"], each["sequence"], each["prompt"], each["sequence"] + 9)
+        for place, each in enumerate(case["rows"])
+    ]
+    limits = StepLimits(8, case["max_scheduled_tokens"], chunk_tokens=case["cap"])
+    policy = DecodeFirstPolicy(16)
+
+    candidates = policy.order(resident_view(rows), waiting_view([]))
+    plan = policy.pack(candidates, admit(candidates, range(len(rows))), limits)
+
+    assert plan.resident.tolist() == list(range(len(rows)))
+    assert plan.tokens.tolist() == case["tokens"]

@@ -22,6 +22,7 @@ from pa_spec import (
 )
 from pa_spec.contract.data import document
 from pa_spec.testing import example_call
+from step_simulation import Simulation
 
 Case = Mapping[str, Any]
 
@@ -90,7 +91,7 @@ def test_growth_counts_out(case: Case) -> None:
     assert case["growth"] == max(0, blocks_of(longest, case["block_size"]) - case["owned"])
 
 
-@pytest.mark.spec("E44", "E46", "E48")
+@pytest.mark.spec("E44", "E46", "E47", "E48")
 @pytest.mark.parametrize(
     "case", [case for case in vectors("admission_arithmetic") if "candidates" in case], ids=name_of
 )
@@ -110,7 +111,14 @@ def test_admission_counts_out(case: Case) -> None:
         else:
             found["deferred"].append(place)
 
+    ladder = {
+        "selected": "EXECUTABLE",
+        "unserviceable": "UNSERVICEABLE",
+        "deferred": "CAPACITY_DEFERRED",
+    }
+    outcome = next((word for kind, word in ladder.items() if found[kind]), "NO_WORK")
     assert found == {kind: case[kind] for kind in found}
+    assert case["outcome"] == outcome
 
 
 @pytest.mark.spec("E8", "E12", "E18")
@@ -246,3 +254,12 @@ def test_token_budgets_count_out(case: Case) -> None:
     chunk, ring = case["chunk_tokens"], case["ring_tokens"]
     assert case["cap"] == (ring if ring and (chunk == 0 or chunk > ring) else chunk)
     assert case["tokens"] == tokens
+
+
+@pytest.mark.spec("E41", "E42", "E43", "E44", "E45", "E46", "E47", "E48", "E50")
+@pytest.mark.parametrize("case", vectors("engine_steps"), ids=name_of)
+def test_stories_of_an_engine_count_out(case: Case) -> None:
+    steps, ends = Simulation(case).run()
+
+    assert case["steps"] == steps
+    assert case["ends"] == ends
