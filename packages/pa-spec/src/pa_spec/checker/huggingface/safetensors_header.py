@@ -16,7 +16,7 @@ from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.huggingface.header_entry import HeaderEntries, StoredTensor
 from pa_spec.checker.json_text import NotJson, duplicate_keys, parse_json
 from pa_spec.checker.source import kind_of, reason_of
-from pa_spec.checker.text import printable, shortened
+from pa_spec.checker.text import printable, shortened, shown
 
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 100_000_000
@@ -94,13 +94,13 @@ def _entries(read: _Read, findings: Findings, file: str) -> SafetensorsHeader | 
             "weights.header_length", place, "header", actual, case="entries", most=MAX_QUOTES
         )
         return None
-    if not read.header.startswith(b"{"):
-        _refuse(findings, place, f"a header that begins with byte 0x{read.header[:1].hex()}")
-        return None
     try:
         parsed = parse_json(read.header, allows_not_finite=False)
     except NotJson as reason:
         _refuse(findings, place, str(reason))
+        return None
+    if not isinstance(parsed.value, dict):
+        _refuse(findings, place, shown(parsed.value))
         return None
     is_whole = True
     for where, key in duplicate_keys(parsed):
