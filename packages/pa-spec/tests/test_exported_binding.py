@@ -77,7 +77,8 @@ def test_input_and_output_of_a_cache_are_alike() -> None:
     assert found_in(configured(), other_heads) == [
         (
             "model.decoder.outputs.present_key_names: present.0.key: expected [num_blocks, "
-            "block_size, 2, 32], the shape of past_key_values.0.key, got [num_blocks, block_size, 4, "
+            "block_size, 2, 32], the shape of past_key_values.0.key, got "
+            "[num_blocks, block_size, 4, "
             "32] (V80)"
         )
     ]
@@ -91,13 +92,15 @@ def test_a_paged_cache_has_the_geometry_of_the_configuration() -> None:
 
     assert found_in(document, graph(changed["more"], outputs=changed["outputs"])) == [
         (
-            f"{place}.1.value: expected head_size=32 on axis 3, got [num_blocks, block_size, 2, 64] "
+            f"{place}.1.value: expected head_size=32 on axis 3, got [num_blocks, "
+            "block_size, 2, 64] "
             "(V81)"
         )
     ]
     assert found_in(configured({"model.decoder.num_key_value_heads": 4}), graph()) == [
         (
-            f"{place}.0.key: expected num_key_value_heads=4 on axis 2, got [num_blocks, block_size, "
+            f"{place}.0.key: expected num_key_value_heads=4 on axis 2, got "
+            "[num_blocks, block_size, "
             "2, 32], as have 3 more (V81)"
         )
     ]
@@ -200,7 +203,8 @@ def test_state_of_a_layer_that_no_group_has_is_reported_once_for_the_layer() -> 
 
     assert found_in(document, graph()) == [
         (
-            "model.decoder.state_groups: past_key_values.1.key: expected its layer in a state group, "
+            "model.decoder.state_groups: past_key_values.1.key: expected its layer "
+            "in a state group, "
             "got no group with layer 1 (exported.cache_uncovered)"
         )
     ]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from pa_spec.checker.exported.decoder import Decoder
 from pa_spec.checker.exported.feed import Feed
@@ -17,6 +17,7 @@ from pa_spec.checker.exported.shape_text import (
 from pa_spec.checker.exported.template import Template
 from pa_spec.checker.finding import Place
 from pa_spec.checker.graph.graph import Graph, GraphTensor
+from pa_spec.inference.shape import SymbolicTensor
 from pa_spec.state import GroupKind
 
 PAIRS = {
@@ -50,7 +51,7 @@ def bind_state(
     feed: inputs that were meant to be one of the missing leave it. blamed: names that were spoken
     about already. Layers of LATENT have no value cache.
     """
-    latent = _latent_caches(graph)
+    latent, declared = _latent_caches(graph), _declared_outputs(graph)
     found: list[BoundPair] = []
     for group in decoder.manifest.groups:
         for names in PAIRS[group.kind]:
@@ -58,7 +59,7 @@ def bind_state(
             if None in templates:
                 continue
             past, present = (each for each in templates if each is not None)
-            binding = _Binding(decoder, graph, group, past, present, latent)
+            binding = _Binding(decoder, graph, group, past, present, latent, declared)
             found += _bind(binding, feed, blamed)
     return tuple(found)
 
@@ -93,6 +94,14 @@ class _Binding:
     past: Template
     present: Template
     latent: frozenset[str]
+    declared: Mapping[str, SymbolicTensor]
+
+    def output(self, name: str) -> GraphTensor | None:
+        """Return an output as the file declares it, also where its node yields another."""
+        found = self.graph.outputs.get(name)
+        if found is None or name not in self.declared:
+            return found
+        return replace(found, tensor=self.declared[name])
 
     def has_no_value(self, layer_id: int) -> bool:
         """Return whether these are value caches and the layer's key cache holds its values too."""
@@ -115,15 +124,25 @@ def _latent_caches(graph: Graph) -> frozenset[str]:
     )
 
 
+def _declared_outputs(graph: Graph) -> dict[str, SymbolicTensor]:
+    """Return what the file says of the outputs of nodes that keep state."""
+    return {
+        name: tensor
+        for node in (*graph.attention, *graph.state)
+        for name, tensor in zip(node.outputs, node.declared, strict=False)
+        if name is not None and tensor is not None
+    }
+
+
 def _bind(binding: _Binding, feed: Feed, blamed: frozenset[str]) -> Iterator[BoundPair]:
     absent: dict[str, list[str]] = {"input": [], "output": []}
     for layer_id in binding.layers():
         names = binding.past.expand(layer_id), binding.present.expand(layer_id)
-        past, present = binding.graph.inputs.get(names[0]), binding.graph.outputs.get(names[1])
+        past, present = binding.graph.inputs.get(names[0]), binding.output(names[1])
         if binding.has_no_value(layer_id):
             continue
         if past is None:
-            feed.claim(names[0])
+            feed.claim(names[0], is_required=True)
         if not blamed.isdisjoint(names):
             continue
         if past is None:

@@ -7,9 +7,11 @@ from itertools import islice
 
 from pa_spec.checker.finding import Findings
 from pa_spec.checker.graph.graph import Graph, GraphNode, TensorSource
+from pa_spec.contract.finding_kind import Severity
 from pa_spec.contract.operator_table import operator_inputs
 
 _CACHES = (3, 4)
+_WRONG = (Severity.VIOLATION, Severity.UNREADABLE)
 
 
 def blamed_tensors(graph: Graph, findings: Findings, first: int) -> frozenset[str]:
@@ -21,6 +23,8 @@ def blamed_tensors(graph: Graph, findings: Findings, first: int) -> frozenset[st
     nodes = {node.place: node for node in (*graph.attention, *graph.state)}
     found: set[str] = set()
     for finding in islice(findings, first, None):
+        if finding.severity not in _WRONG:
+            continue
         found.add(finding.name)
         node = nodes.get(finding.place.inside)
         if node is not None:
@@ -43,7 +47,7 @@ def undefined_tensors(graph: Graph) -> frozenset[str]:
 
 def _tensors_of(node: GraphNode, name: str) -> Iterator[str]:
     # Names of attributes and outputs say which half of the cache they belong to.
-    if name.startswith(("key_cache", "value_cache", "k_", "v_", "kv_")):
+    if name == "outputs" or name.startswith(("key_cache", "value_cache", "k_", "v_", "kv_")):
         yield from _caches(node)
     for row in operator_inputs():
         if row.name == name and row.index < len(node.inputs):

@@ -98,11 +98,11 @@ def check_graph(export: Export, graph: Graph, blamed: frozenset[str]) -> None:
     check_named(decoder, graph, feed, blamed)
     check_rings(decoder, export.root, graph, blamed)
     feed.report(blamed)
-    check_graph_numbers(numbers, decoder, graph)
+    check_graph_numbers(numbers, decoder, graph, blamed)
     if export.captures:
         check_capture(decoder, graph)
     if export.reference is not None:
-        compare_graph(decoder, numbers, graph, export.reference)
+        compare_graph(decoder, numbers, graph, export.reference, blamed)
 
 
 def _read(folder: Path, file: str, decoder: Decoder) -> tuple[Graph | None, frozenset[str]]:

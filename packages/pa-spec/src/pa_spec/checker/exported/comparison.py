@@ -30,9 +30,16 @@ class LayerNode:
 
 
 def compare_graph(
-    decoder: Decoder, numbers: ModelNumbers, graph: Graph, reference: Reference
+    decoder: Decoder,
+    numbers: ModelNumbers,
+    graph: Graph,
+    reference: Reference,
+    blamed: frozenset[str],
 ) -> None:
-    """Report in what the graph's attention nodes differ from the configuration's layers."""
+    """Report in what the graph's attention nodes differ from the configuration's layers.
+
+    blamed: names that were spoken about already.
+    """
     meaning = reference.meaning
     layers = [
         LayerNode(layer_id, meaning.layers[layer_id], node)
@@ -43,7 +50,7 @@ def compare_graph(
     context = numbers.context_tokens or meaning.context_tokens
     dims = {index: rope.rotary_dim for index, rope in enumerate(meaning.ropes)}
     aspects: tuple[tuple[str, str, Callable[[LayerNode], tuple[object, object]]], ...] = (
-        ("exported.heads_differ", "num_heads", _heads),
+        ("exported.heads_differ", "num_heads", lambda each: _heads(each, blamed)),
         ("exported.window_differs", "local_window_size", lambda each: _window(each, context)),
         ("exported.scale_differs", "scale", _scale),
         ("exported.softcap_differs", "softcap", _softcap),
@@ -51,6 +58,8 @@ def compare_graph(
         ("exported.rotary_differs", "cos_cache", lambda each: _rotary(each, dims)),
     )
     for kind, name, aspect in aspects:
+        if name in blamed or f"kv_{name}" in blamed:
+            continue
         found: dict[tuple[object, object], list[LayerNode]] = {}
         for each in layers:
             wanted, actual = aspect(each)
@@ -105,8 +114,10 @@ def _list(ids: Sequence[int] | frozenset[int] | Mapping[int, str]) -> str:
     return ", ".join(map(str, sorted(ids)))
 
 
-def _heads(each: LayerNode) -> tuple[object, object]:
-    width = _static(each.node, _KEY_CACHE, 3)
+def _heads(each: LayerNode, blamed: frozenset[str]) -> tuple[object, object]:
+    cache = each.node.inputs[_KEY_CACHE]
+    is_known = cache is not None and cache.name not in blamed
+    width = _static(each.node, _KEY_CACHE, 3) if is_known else None
     wanted = (each.meaning.num_heads, each.meaning.kv_num_heads, each.meaning.head_size)
     num_heads, kv_num_heads = (
         each.node.attributes.get(name) for name in ("num_heads", "kv_num_heads")

@@ -44,12 +44,15 @@ class Feed:
             and not any(each.layer_of(name) is not None for each in others)
         )
 
-    def claim(self, missing: str) -> str:
-        """Take the input that a missing name was probably meant to be; "" when there is none."""
+    def claim(self, missing: str, *, is_required: bool) -> str:
+        """Take the input that a missing name was probably meant to be; "" when there is none.
+
+        is_required: there must be one, whatever it is called.
+        """
         names = list(self._unfed)[:_MOST_COMPARED] if self._claims < _MOST_COMPARED else []
         similar = next(iter(get_close_matches(missing, names, n=1)), "")
         self._claims += 1
-        self._unmatched += not similar
+        self._unmatched += is_required and not similar
         self._unfed.pop(similar, None)
         return similar
 
@@ -104,13 +107,14 @@ def _state_templates(decoder: Decoder) -> list[tuple[Template, GroupKind]]:
 def _fed_names(decoder: Decoder) -> set[str]:
     """Return the names of a step's inputs, and of those that keys unknown here name."""
     values: Mapping[str, object] = decoder.inputs.values
-    named = {
-        key: values.get(key, row.default)
+    # A name that is no text was reported; the default one is then as good as named.
+    defaults = {
+        row.default
         for key, row in model_tensors().items()
-        if row.direction == "input" and not row.is_template
+        if row.direction == "input" and not isinstance(values.get(key), str)
     }
-    others = {key: name for key, name in values.items() if key not in _OF_OTHER_STEPS}
-    return {name for name in (*named.values(), *others.values()) if isinstance(name, str)}
+    given = {key: name for key, name in values.items() if key not in _OF_OTHER_STEPS}
+    return defaults | {name for name in given.values() if isinstance(name, str)}
 
 
 def _other_templates(decoder: Decoder) -> list[Template]:

@@ -92,7 +92,8 @@ def _check_absent(
         findings.add("V97", place, name, f"output {hidden}", case="lm_head")
         return
     is_expected = row.is_required or section.has(row.key)
-    similar = feed.claim(name) if row.direction == "input" and is_expected else ""
+    is_input = row.direction == "input"
+    similar = feed.claim(name, is_required=row.is_required) if is_input and is_expected else ""
     if not is_blamed and (row.is_required or similar):
         hint = f"; {similar} is one that nothing feeds" if similar else ""
         findings.add("V80", place, name, f"no such {row.direction}{hint}", case=row.direction)

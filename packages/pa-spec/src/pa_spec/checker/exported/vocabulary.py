@@ -42,10 +42,15 @@ def read_numbers(root: Section) -> ModelNumbers | None:
     return ModelNumbers(section, vocab_size, context, _read_eos(section, vocab_size))
 
 
-def check_graph_numbers(numbers: ModelNumbers, decoder: Decoder, graph: Graph) -> None:
-    """Compare the vocabulary with the logits, and most positions with the rotary tables."""
+def check_graph_numbers(
+    numbers: ModelNumbers, decoder: Decoder, graph: Graph, blamed: frozenset[str]
+) -> None:
+    """Compare the vocabulary with the logits, and most positions with the rotary tables.
+
+    blamed: names that were spoken about already.
+    """
     logits = graph.outputs.get(name_of(decoder, "logits"))
-    shape = None if logits is None else logits.tensor.shape
+    shape = None if logits is None or logits.name in blamed else logits.tensor.shape
     width = shape[1] if shape is not None and len(shape) == 2 else None
     if isinstance(width, int) and numbers.vocab_size not in (None, width):
         place, actual = decoder.outputs.place("logits"), shape_text(shape)

@@ -112,6 +112,7 @@ def _read_layers(decoder: Decoder, section: Section) -> frozenset[int] | None:
         return None
     if known and len(set(known) - set(unpaged)) == manifest.num_layers(kind):
         findings.add("V85", place, "layers", f"all {len(set(known))} of them", case="full")
+        return None
     return frozenset(known)
 
 
