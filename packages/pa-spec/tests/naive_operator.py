@@ -1,7 +1,7 @@
 """A small operator of its own in numpy: one method for each thing that can be got wrong.
 
 It shares no code with the golden vectors' evaluator (lists, one number at a time) nor with any
-backend. broken_operators.py overrides one method at a time.
+backend. broken_attention.py, broken_prologue.py and broken_storage.py override a method each.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class NaiveOperator:
             value = key if self.is_latent else self.numbers("value").reshape(key.shape)
             return query.reshape(tokens, heads, self.size), key, value
         whole = query.reshape(tokens, heads + 2 * self.kv_heads, self.size)
-        return tuple(np.split(whole, [heads, heads + self.kv_heads], axis=1))  # type: ignore[return-value]
+        query, key, value = np.split(whole, [heads, heads + self.kv_heads], axis=1)
+        return query, key, value
 
     def numbers(self, name: str) -> Array:
         return decode(getattr(self.call.inputs, name), self.call.element_type(name))

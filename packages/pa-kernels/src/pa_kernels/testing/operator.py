@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from pa_spec import ElementType, PagedAttentionInputs, PagedAttentionOutputs
@@ -17,11 +18,11 @@ def conformance_operator(backend: str) -> Operator:
     """Return a backend as an operator on arrays; its tensors share the arrays' memory."""
 
     def operator(call: OperatorCall) -> PagedAttentionOutputs[Array]:
-        tensors = {
+        tensors: dict[str, Any] = {
             name: None if array is None else _tensor(array, call.element_type(name))
             for name, array in call.inputs.named()
         }
-        inputs: PagedAttentionInputs[Tensor] = PagedAttentionInputs(**tensors)  # type: ignore[arg-type]
+        inputs: PagedAttentionInputs[Tensor] = PagedAttentionInputs(**tensors)
         # As the call says: with a score output that was not asked for, or without one that was.
         signature = replace(
             signature_of(inputs, call.attributes), output_qk_type=call.signature.output_qk_type

@@ -207,5 +207,7 @@ def _input_differences(
     before: PagedAttentionInputs[Array], after: PagedAttentionInputs[Array]
 ) -> Iterator[tuple[Reason, str]]:
     for (name, old), (_, new) in zip(before.named(), after.named(), strict=True):
-        if old is not None and name not in CACHES and old.tobytes() != new.tobytes():  # type: ignore[union-attr]
+        if old is None or new is None or name in CACHES:
+            continue
+        if old.tobytes() != new.tobytes():
             yield Reason.INPUT, f"{name} changed"

@@ -11,13 +11,14 @@ from pa_spec.conformance.slot import quantization_problems, slot_problems
 from pa_spec.contract.version import CONTRACT_VERSION
 
 
-def run(operator: Operator, declaration: Declaration = Declaration()) -> ConformanceReport:  # noqa: B008
+def run(operator: Operator, declaration: Declaration | None = None) -> ConformanceReport:
     """Drive every golden problem and every rule on an implementation; say what came of each.
 
     operator: takes an OperatorCall, updates its caches in place and returns PagedAttentionOutputs,
-    or raises one of declaration.refusals before it has changed anything. Whatever else it raises
-    counts against it and stops nothing.
+    or raises one of the declared refusals before it has changed anything. Whatever else it raises
+    counts against it and stops nothing. declaration: None claims the whole contract.
     """
+    declaration = declaration or Declaration()
     problems = (*attention_problems(), *slot_problems(), *quantization_problems())
     results = [each.examine(operator, declaration) for each in problems]
     results += [each.examine(operator, declaration) for each in rule_cases()]
