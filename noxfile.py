@@ -252,6 +252,19 @@ def distributions(session: Session) -> None:
 
 
 @nox.session
+def fuzz(session: Session) -> None:
+    """Fuzz the checker's readers, guided by coverage; -- 300 fuzzes each target for 300 s."""
+    install(session, ["pa-spec"], "onnx", "atheris")
+    seconds = session.posargs[0] if session.posargs else "60"
+    folder = ROOT / "packages" / "pa-spec" / "tests" / "fuzz"
+    found = Path(session.create_tmp())
+    for target in session.posargs[1:] or sorted(each.stem for each in folder.glob("fuzz_*.py")):
+        if "def one_input(" in (folder / f"{target}.py").read_text("utf-8"):
+            options = (f"-max_total_time={seconds}", f"-artifact_prefix={found}/")
+            session.run("python", str(folder / "fuzz_run.py"), target, *options)
+
+
+@nox.session
 def spec(session: Session) -> None:
     """Check the normative data in spec/: schemas hold, ids are unique."""
     install(session, ["pa-spec"], "jsonschema")
