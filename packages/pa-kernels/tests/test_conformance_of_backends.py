@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 import torch
 from pa_kernels import signature_of
 from pa_kernels.testing import conformance_operator
 from pa_spec import ElementType, PagedAttentionAttributes, PagedAttentionInputs, validate
-from pa_spec.conformance import CaseStatus, Declaration, run
+from pa_spec.conformance import CaseStatus, Declaration, decode, encode, run
 
 DECLARATIONS: Mapping[str, Declaration] = {
     "reference": Declaration(),
@@ -51,3 +52,30 @@ def test_an_empty_tensor_has_no_strides_to_object_to(tokens: int) -> None:
     )
 
     assert validate(signature_of(inputs, PagedAttentionAttributes(1, 1))) == ()
+
+
+def test_every_bit_pattern_is_the_number_that_torch_reads_from_it() -> None:
+    for codes, dtype, element_type in (
+        (np.arange(2**16, dtype=np.uint16), torch.bfloat16, ElementType.BFLOAT16),
+        (np.arange(2**8, dtype=np.uint8), torch.float8_e4m3fn, ElementType.FLOAT8E4M3FN),
+    ):
+        expected = torch.from_numpy(codes).view(dtype).double().numpy()
+
+        assert np.array_equal(decode(codes, element_type), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("size", [1e-40, 1e-3, 1.0, 300.0, 3e38])
+def test_numbers_are_rounded_to_bits_as_torch_rounds_them(size: float) -> None:
+    drawn = np.random.default_rng(5).standard_normal(5000) * size
+    # Up to the largest float32, which bfloat16 rounds to infinity.
+    limited = np.clip(drawn, -3.4028234e38, 3.4028234e38)
+    numbers = np.append(limited, [0.0, -0.0, np.inf, -np.inf]).astype(np.float32)
+    expected = torch.from_numpy(numbers).bfloat16().view(torch.uint16).numpy()
+
+    assert np.array_equal(encode(numbers, ElementType.BFLOAT16), expected)
+
+    # torch has no saturation; where both are in range they agree.
+    small = numbers[np.abs(numbers) <= 448]
+    codes = torch.from_numpy(small).to(torch.float8_e4m3fn).view(torch.uint8).numpy()
+    assert np.array_equal(encode(small, ElementType.FLOAT8E4M3FN), codes)
+    assert encode([np.inf, -1e9, np.nan], ElementType.FLOAT8E4M3FN).tolist() == [0x7E, 0xFE, 0x7F]

@@ -60,7 +60,7 @@ def problem_of(case: Case, element_type: ElementType, near: Tolerance) -> Proble
     expected = case["expected"]
     return Problem(
         f"attention/{case['id']}/{element_type.value}",
-        partial(_build, case, element_type),
+        cache(partial(_build, case, element_type)),
         Expected(
             output=_numbers(expected["output"]),
             output_qk=_numbers(expected["output_qk"]) if "output_qk" in expected else None,
@@ -78,20 +78,20 @@ def _build(case: Case, element_type: ElementType, fill: Fill) -> OperatorCall:
         types[name] = _type_of(name, element_type)
         arrays[name] = encode(_numbers(values), types[name])
     for name in CACHES:
-        cache = case.get(name)
-        if cache is not None:
-            types[name] = ElementType(cache.get("element_type", element_type.value))
-            slots = _slots(cache["slots"])
-            arrays[name] = filled_cache(tuple(cache["shape"]), types[name], slots, fill)
+        given = case.get(name)
+        if given is not None:
+            types[name] = ElementType(given.get("element_type", element_type.value))
+            slots = _slots(given["slots"])
+            arrays[name] = filled_cache(tuple(given["shape"]), types[name], slots, fill)
     if case.get("is_strided"):
         arrays.update(_as_slices({name: arrays[name] for name in ("query", "key", "value")}))
     for name in ("key", "value", "value_cache"):
         arrays.setdefault(name, None)
     inputs: PagedAttentionInputs[Array] = PagedAttentionInputs(**arrays)
-    given: dict[str, Any] = {
+    words: dict[str, Any] = {
         name: float(each) if name in _REALS else each for name, each in case["attributes"].items()
     }
-    attributes = PagedAttentionAttributes(**given)
+    attributes = PagedAttentionAttributes(**words)
     scores = ElementType.FLOAT32 if attributes.qk_output else None
     return OperatorCall(inputs, signature_of(inputs, types, attributes, scores))
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from pa_spec.conformance.element import Array
 from pa_spec.element_type import ElementType
@@ -34,6 +37,13 @@ class OperatorCall:
     def attributes(self) -> PagedAttentionAttributes:
         """The operator's attributes."""
         return self.signature.attributes
+
+    def copy(self) -> OperatorCall:
+        """Return the same call with arrays of its own, strided as these are."""
+        arrays: dict[str, Any] = {
+            name: None if array is None else _copied(array) for name, array in self.inputs.named()
+        }
+        return OperatorCall(PagedAttentionInputs(**arrays), self.signature)
 
     def element_type(self, name: str) -> ElementType:
         """Return the element type of an input that is present."""
@@ -108,6 +118,16 @@ def signature_of(
         None if metadata is None else tuple(metadata.tolist()),
         output_qk_type,
     )
+
+
+def _copied(array: Array) -> Array:
+    if array.flags.c_contiguous or not array.size:
+        return array.copy()
+    axes = zip(array.shape, array.strides, strict=True)
+    reach = sum((extent - 1) * stride for extent, stride in axes) // array.itemsize + 1
+    copied = as_strided(np.zeros(reach, array.dtype), array.shape, array.strides)
+    copied[...] = array
+    return copied
 
 
 def _described(array: Array, element_type: ElementType | None) -> TensorSignature:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from pa_spec.conformance.call import Operator, OperatorCall
@@ -26,20 +26,22 @@ _OWN_TYPES = frozenset({"k_scale", "v_scale"})
 class RuleCase:
     """A call to be refused by one of rule_ids, or to be accepted when there is none.
 
-    values: contents of inputs that are not the usual ones.
+    build: the call of a signature, always the same one. by_values: whether its contents decide.
     """
 
     id: str
     signature: CallSignature
     rule_ids: frozenset[str]
-    values: Mapping[str, Any]
+    build: Callable[[CallSignature], OperatorCall]
+    by_values: bool = False
 
     def examine(self, operator: Operator, declaration: Declaration) -> CaseResult:
         """Run the call and see whether it is refused, by which rule, and with nothing changed."""
         signature, missing = self._spoken(declaration)
         if missing:
             return CaseResult(self.id, CaseStatus.NOT_APPLICABLE, missing)
-        call, before = (call_of(signature, self.values) for _ in range(2))
+        before = self.build(signature)
+        call = before.copy()
         try:
             operator(call)
         except declaration.refusals as refused:
@@ -56,7 +58,7 @@ class RuleCase:
         """Return the call in an element type that the operator has, and what it lacks, or ""."""
         if any(each and each.device != "cpu" for _, each in self.signature.inputs.named()):
             return self.signature, "arrays are on the host"
-        if self.values and not declaration.checks_values:
+        if self.by_values and not declaration.checks_values:
             return self.signature, "values are not looked at"
         signature = self.signature
         if ElementType.FLOAT32 not in declaration.element_types:
@@ -98,18 +100,24 @@ def _signature_cases() -> Iterator[RuleCase]:
         found = (_RULE_ID.search(message) for message in case["violations"])
         ids = frozenset(each[1] for each in found if each)
         name = f"rule/{case['id']}"
-        yield RuleCase(name, example_call(case["mode"], changes), ids, {})
+        yield RuleCase(name, example_call(case["mode"], changes), ids, _material({}))
         if ids:
             legal = example_call(case["mode"], changes | case["neighbour"])
-            yield RuleCase(f"{name}/neighbour", legal, frozenset(), {})
+            yield RuleCase(f"{name}/neighbour", legal, frozenset(), _material({}))
 
 
 def _value_cases() -> Iterator[RuleCase]:
     for case in vectors("call_values"):
         signature = example_call(case["mode"], case["changes"])
         name, values = f"value/{case['id']}", case["values"]
-        yield RuleCase(name, signature, frozenset({case["rule"]}), values)
-        yield RuleCase(f"{name}/neighbour", signature, frozenset(), values | case["neighbour"])
+        ids, material = frozenset({case["rule"]}), _material(values)
+        yield RuleCase(name, signature, ids, material, by_values=True)
+        material = _material(values | case["neighbour"])
+        yield RuleCase(f"{name}/neighbour", signature, frozenset(), material, by_values=True)
+
+
+def _material(values: Mapping[str, Any]) -> Callable[[CallSignature], OperatorCall]:
+    return cache(partial(call_of, values=values))
 
 
 def _in_another_type(signature: CallSignature, other: ElementType) -> CallSignature:

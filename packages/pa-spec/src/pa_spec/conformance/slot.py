@@ -58,16 +58,17 @@ def _placing(case: Mapping[str, Any], element_type: ElementType) -> Problem:
     slots = {slot: mark[None, :] for slot, mark in placed if slot >= 0}
     return Problem(
         f"derived_slots/{case['id']}/{element_type.value}",
-        partial(_marked_call, case, marks, element_type),
+        cache(partial(_marked_call, case, marks, element_type)),
         Expected(None, None, {"key_cache": slots, "value_cache": slots}, EXACT),
     )
 
 
 def _rounding(case: Mapping[str, Any], element_type: ElementType) -> Problem:
     slots = {0: np.array([case["stored"]], np.float64)}
+    numbers = np.array([case["values"]], np.float64)
     return Problem(
         f"quantization_rounding/{case['id']}/{element_type.value}",
-        partial(_quantizing_call, case, np.array([case["values"]], np.float64), element_type),
+        cache(partial(_quantizing_call, case, numbers, element_type)),
         Expected(None, None, {"key_cache": slots, "value_cache": slots}, EXACT),
     )
 
@@ -77,8 +78,8 @@ def _marked_call(
 ) -> OperatorCall:
     shape = (case["num_blocks"], case["block_size"], 1, _WIDTH)
     places = {name: np.array(case[name], np.int32) for name in _PLACES}
-    cache = partial(filled_cache, shape, element_type, {}, fill)
-    return _call(marks, element_type, places | {name: cache() for name in CACHES}, {})
+    caches = {name: filled_cache(shape, element_type, {}, fill) for name in CACHES}
+    return _call(marks, element_type, places | caches, {})
 
 
 def _quantizing_call(
