@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from pa_spec.checker.graph.companion_shape import InferenceEdge
 from pa_spec.checker.graph.element import spellings, tensor_of_type
-from pa_spec.contract.operator_table import operator_attributes, operator_inputs
 from pa_spec.errors import ContractViolation
 from pa_spec.inference import SymbolicCall, SymbolicTensor, infer_outputs
 from pa_spec.operator import PagedAttentionAttributes, PagedAttentionInputs
 
 _UNKNOWN = SymbolicTensor(None, None)
+_REQUIRED = (
+    "query",
+    "key_cache",
+    "cumulative_sequence_length",
+    "past_seqlens",
+    "block_table",
+)
+_OPTIONAL = ("key", "value", "value_cache")
 
 
 def attention_inference(*, raises: bool) -> Callable[[Any], None]:
@@ -34,10 +42,19 @@ def attention_inference(*, raises: bool) -> Callable[[Any], None]:
     return infer
 
 
+# What shapes follow from; to ask the library for more costs more than the inference itself.
+_ATTRIBUTES = ("num_heads", "kv_num_heads", "v_head_size", "kv_cache_layout")
+_SHAPED = {0: "query", 1: "key", 2: "value", 3: "key_cache", 4: "value_cache"}
+_SHAPED_WITH_SCORES = {**_SHAPED, 7: "block_table", 16: "attention_metadata"}
+
+
 def _infer(context: Any, edge: InferenceEdge) -> None:
     names = [bool(context.has_output(index)) for index in range(context.get_num_outputs())]
-    call = SymbolicCall(_attributes(edge), _inputs(edge), _metadata(context))
-    numbers = {name: number for number, name in spellings().items()}
+    has_scores = len(names) > 3 and names[3]
+    shaped = _SHAPED_WITH_SCORES if has_scores else _SHAPED
+    metadata = _metadata(context) if has_scores else None
+    call = SymbolicCall(_attributes(edge), _inputs(edge, shaped), metadata)
+    numbers = _numbers()
     for index, tensor in enumerate(infer_outputs(call, names)):
         if tensor is None:
             continue
@@ -50,6 +67,11 @@ def _infer(context: Any, edge: InferenceEdge) -> None:
         edge.set(index, element, tensor.shape)
 
 
+@cache
+def _numbers() -> dict[str, int]:
+    return {name: number for number, name in spellings().items()}
+
+
 def _declared_element(context: Any) -> int:
     """Return the element type that output_qk is declared with: no input determines it."""
     declared = context.get_output_type(3)
@@ -58,20 +80,21 @@ def _declared_element(context: Any) -> int:
 
 def _attributes(edge: InferenceEdge) -> PagedAttentionAttributes:
     values: dict[str, Any] = {"num_heads": 0, "kv_num_heads": 0}
-    for each in operator_attributes():
-        found = edge.attribute(each.name)
+    for name in _ATTRIBUTES:
+        found = edge.attribute(name)
         if found is not None:
-            values[each.name] = found.decode("utf-8", "replace") if each.type == "string" else found
+            values[name] = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
     return PagedAttentionAttributes(**values)
 
 
-def _inputs(edge: InferenceEdge) -> PagedAttentionInputs[SymbolicTensor]:
-    found: dict[str, SymbolicTensor | None] = {}
-    for each in operator_inputs():
-        proto = edge.input(each.index)
-        found[each.name] = None if proto is None else tensor_of_type(proto)
-        if proto is None and each.presence == "required":
-            found[each.name] = _UNKNOWN
+def _inputs(edge: InferenceEdge, shaped: Mapping[int, str]) -> PagedAttentionInputs[SymbolicTensor]:
+    found: dict[str, SymbolicTensor | None] = dict.fromkeys(_OPTIONAL) | dict.fromkeys(
+        _REQUIRED, _UNKNOWN
+    )
+    for index, name in shaped.items():
+        proto = edge.input(index)
+        if proto is not None:
+            found[name] = tensor_of_type(proto)
     return PagedAttentionInputs(**found)  # type: ignore[arg-type]
 
 

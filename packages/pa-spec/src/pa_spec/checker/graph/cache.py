@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import lru_cache
 
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.graph.call import inputs_by_name
@@ -12,45 +13,69 @@ from pa_spec.checker.graph.graph import Graph, GraphNode, GraphTensor, TensorSou
 
 _OUTPUTS = {"key_cache": 1, "value_cache": 2}
 _WORD = re.compile(r"[A-Za-z]+|\d+")
+_MAX_NAME = 1000
+_Key = tuple[tuple[str, ...], str]
 
 
-def check_cache_binding(graph: Graph, node: GraphNode, found: set[str], findings: Findings) -> None:
-    """V54: both caches are graph inputs, and their outputs the graph outputs that belong to them.
+class CacheBinding:
+    """Checks the caches of one graph's nodes, node by node (V54, graph.cache_shared)."""
 
-    found: names that rules about the node already speak of.
-    """
-    place = Place(graph.file, node.place)
-    for name, cache in _caches(node):
-        if cache.source in (TensorSource.NODE, TensorSource.INITIALIZER):
-            actual = f"computed by {shown(cache.producer)}" if cache.producer else "a constant"
-            findings.add("V54", place, name, actual, case="not_input")
-            continue
-        output = _output(node, name)
-        if output is None or f"{name}_out" in found or cache.source is TensorSource.UNDEFINED:
-            continue
-        values = {"cache": shown(cache.name)}
-        if output not in graph.outputs:
-            actual = f"{shown(output)}, which is none"
-            findings.add("V54", place, f"{name}_out", actual, case="not_output", **values)
-        elif _belongs_elsewhere(cache.name, output, graph):
-            expected = shown(_partner(cache.name, graph) or "")
-            values["output"] = expected
-            findings.add("V54", place, f"{name}_out", shown(output), case="crossed", **values)
+    def __init__(self, graph: Graph, findings: Findings) -> None:
+        self._graph = graph
+        self._findings = findings
+        self._owners: dict[str, tuple[str, GraphNode]] = {}
+        self._partners: dict[_Key, str] = {}
+        for name in graph.outputs:
+            key = _key(name)
+            if key is not None:
+                # Of two outputs with one key neither is known to belong to a cache.
+                self._partners[key] = "" if key in self._partners else name
 
+    def check(self, node: GraphNode, said: frozenset[str]) -> None:
+        """Check that both caches are graph inputs, and their outputs those that belong to them.
 
-def check_cache_owners(file: str, nodes: Sequence[GraphNode], findings: Findings) -> None:
-    """Report a cache that two nodes write with different keys, or a node for both its caches."""
-    owners: dict[str, tuple[str, GraphNode]] = {}
-    for node in nodes:
+        said: names that a rule about the node has spoken of.
+        """
         for name, cache in _caches(node):
-            if cache.source is not TensorSource.GRAPH_INPUT:
+            if cache.source is TensorSource.UNDEFINED:
                 continue
-            known = owners.setdefault(cache.name, (name, node))
-            if known == (name, node) or (known[1] is not node and _same_rows(known[1], node)):
-                continue
-            other = known[0] if known[1] is node else known[1].place
-            place = Place(file, node.place)
-            findings.add("graph.cache_shared", place, name, shown(cache.name), other=other)
+            is_fed = cache.source is TensorSource.GRAPH_INPUT
+            if not is_fed and not node.depth:
+                actual = f"computed by {shown(cache.producer)}" if cache.producer else "a constant"
+                place = Place(self._graph.file, node.place)
+                self._findings.add("V54", place, name, actual, case="not_input")
+            elif is_fed and not self._is_crossed(node, name, cache, said):
+                self._check_owner(node, name, cache)
+
+    def _is_crossed(
+        self, node: GraphNode, name: str, cache: GraphTensor, said: frozenset[str]
+    ) -> bool:
+        """Report a cache output that is not the graph output of its cache; whether it is not."""
+        index = _OUTPUTS[name]
+        output = node.outputs[index] if len(node.outputs) > index else None
+        if output is None or node.depth or f"{name}_out" in said:
+            return False
+        place = Place(self._graph.file, node.place)
+        values = {"cache": shown(cache.name)}
+        if output not in self._graph.outputs:
+            actual = f"{shown(output)}, which is none"
+            self._findings.add("V54", place, f"{name}_out", actual, case="not_output", **values)
+            return True
+        wanted, found = _key(cache.name), _key(output)
+        partner = self._partners.get(wanted, "") if wanted and found and wanted != found else ""
+        if partner:
+            values["output"] = shown(partner)
+            self._findings.add("V54", place, f"{name}_out", shown(output), case="crossed", **values)
+        return bool(partner)
+
+    def _check_owner(self, node: GraphNode, name: str, cache: GraphTensor) -> None:
+        """Report a cache that two nodes write with different keys, or a node for both."""
+        known, owner = self._owners.setdefault(cache.name, (name, node))
+        if (known == name and owner is node) or (owner is not node and _same_rows(owner, node)):
+            return
+        other = known if owner is node else owner.place
+        place = Place(self._graph.file, node.place)
+        self._findings.add("graph.cache_shared", place, name, shown(cache.name), other=other)
 
 
 def _caches(node: GraphNode) -> Iterator[tuple[str, GraphTensor]]:
@@ -58,41 +83,21 @@ def _caches(node: GraphNode) -> Iterator[tuple[str, GraphTensor]]:
     return ((name, inputs[name]) for name in _OUTPUTS if name in inputs)
 
 
-def _output(node: GraphNode, name: str) -> str | None:
-    index = _OUTPUTS[name]
-    return node.outputs[index] if len(node.outputs) > index else None
-
-
 def _same_rows(one: GraphNode, other: GraphNode) -> bool:
     """Whether two nodes store the same keys and values: layers that share a cache."""
-    names = [
+    first, second = (
         [each.name if each is not None else None for each in node.inputs[:3]]
         for node in (one, other)
-    ]
-    if one.inputs[1:3] == (None, None):
-        return names[0] == names[1]
-    return names[0][1:] == names[1][1:]
+    )
+    if first[1:] == [None, None]:
+        return first == second
+    return first[1:] == second[1:]
 
 
-def _belongs_elsewhere(cache: str, output: str, graph: Graph) -> bool:
-    """Whether a graph output is, by its name, of another cache, and this cache has its own."""
-    partner = _partner(cache, graph)
-    return partner is not None and _key(output) is not None and _key(output) != _key(cache)
-
-
-def _partner(cache: str, graph: Graph) -> str | None:
-    """Return the graph output with the layer and side of a cache's name, if there is just one."""
-    wanted = _key(cache)
-    if wanted is None:
-        return None
-    found = [name for name in graph.outputs if _key(name) == wanted]
-    return found[0] if len(found) == 1 else None
-
-
-def _key(name: str) -> tuple[tuple[str, ...], str] | None:
+@lru_cache(maxsize=4096)
+def _key(name: str) -> _Key | None:
     """Return the numbers and the side of a cache's name ("past_key_values.3.value")."""
-    words = _WORD.findall(name)
+    words = _WORD.findall(name[:_MAX_NAME])
     sides = [word for word in words if word in ("key", "value")]
-    last = sides[-1] if sides else None
     numbers = tuple(word for word in words if word.isdigit())
-    return (numbers, last) if last and numbers else None
+    return (numbers, sides[-1]) if sides and numbers else None

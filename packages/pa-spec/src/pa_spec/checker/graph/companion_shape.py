@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from pa_spec.checker.graph.companion import Companion
@@ -40,14 +41,24 @@ class InferenceEdge:
         is_tensor = proto is not None and proto.WhichOneof("value") == "tensor_type"
         return int(proto.tensor_type.elem_type) if is_tensor else 0
 
+    def copy(self, index: int, source: int) -> None:
+        """Say that an output is like an input, as far as that is known."""
+        proto = self.input(source)
+        if proto is not None and self.is_wanted(index):
+            self._context.set_output_type(index, proto)
+
     def set(self, index: int, element: int, shape: SymbolicShape) -> None:
         """Say what an output is; nothing when its element type is unknown."""
+        if element and self.is_wanted(index):
+            self._context.set_output_type(index, type_proto(element, shape))
+
+    def is_wanted(self, index: int) -> bool:
+        """Whether the node has that output."""
         context = self._context
-        if not element or index >= context.get_num_outputs() or not context.has_output(index):
-            return
-        context.set_output_type(index, type_proto(element, shape))
+        return index < context.get_num_outputs() and bool(context.has_output(index))
 
 
+@lru_cache(maxsize=16384)
 def type_proto(element: int, shape: SymbolicShape) -> Any:
     """Return a TypeProto of a tensor."""
     from onnx import TypeProto
@@ -67,29 +78,34 @@ def type_proto(element: int, shape: SymbolicShape) -> Any:
 
 def companion_inference(companion: Companion) -> Callable[[Any], None]:
     """Return the inference function of an operator; it never raises, unknown stays unknown."""
+    copied = {word.partition("=")[0] for word in companion.shapes}
+    typed_only = [i for i in range(len(companion.outputs)) if str(i) not in copied]
 
     def infer(context: Any) -> None:
         edge = InferenceEdge(context)
-        _set_element_types(companion, edge)
+        for index in typed_only:
+            if edge.is_wanted(index):
+                edge.set(index, _element_type(companion, edge, index), None)
         for word in companion.shapes:
             output, is_copy, source = word.partition("=")
-            if is_copy:
-                origin, _, typed = source.partition(":")
-                edge.set(int(output), edge.element(int(typed or origin)), edge.shape(int(origin)))
-            else:
+            origin, _, typed = source.partition(":")
+            if not is_copy:
                 _SPECIAL[word](edge)
+            elif typed:
+                edge.set(int(output), edge.element(int(typed)), edge.shape(int(origin)))
+            else:
+                edge.copy(int(output), int(origin))
 
     return infer
 
 
-def _set_element_types(companion: Companion, edge: InferenceEdge) -> None:
-    """Give each output the element type of the first input that shares its name of types."""
-    first: dict[str, int] = {}
-    for index, slot in enumerate(companion.inputs):
-        if edge.element(index):
-            first.setdefault(slot.types, edge.element(index))
-    for index, slot in enumerate(companion.outputs):
-        edge.set(index, first.get(slot.types, 0), None)
+def _element_type(companion: Companion, edge: InferenceEdge, index: int) -> int:
+    """Return the element type of the first input that shares an output's name of types."""
+    types = companion.outputs[index].types
+    for source, slot in enumerate(companion.inputs):
+        if slot.types == types and edge.element(source):
+            return edge.element(source)
+    return 0
 
 
 def _columns(edge: InferenceEdge) -> None:

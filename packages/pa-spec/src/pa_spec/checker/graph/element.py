@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from pa_spec.element_type import ElementType
@@ -35,6 +35,15 @@ def tensor_of(number: int, shape: tuple[Extent, ...] | None) -> SymbolicTensor:
 
 def tensor_of_type(proto: Any) -> SymbolicTensor:
     """Return what a TypeProto says; a type that is no tensor is only named."""
+    # Most of a graph's thousands of types are a few dozen, and comparing bytes is quick.
+    return _tensor_of_bytes(proto.SerializeToString())
+
+
+@lru_cache(maxsize=16384)
+def _tensor_of_bytes(data: bytes) -> SymbolicTensor:
+    from onnx import TypeProto
+
+    proto = TypeProto.FromString(data)
     kind = proto.WhichOneof("value")
     if kind is None:
         return SymbolicTensor(None, None)

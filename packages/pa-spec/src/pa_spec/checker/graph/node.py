@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.graph.attribute import read_attributes, report_newer_scheme
 from pa_spec.checker.graph.blame import mistakes
-from pa_spec.checker.graph.cache import check_cache_binding, check_cache_owners
+from pa_spec.checker.graph.cache import CacheBinding
 from pa_spec.checker.graph.call import (
     NodeCall,
     in_symbols,
@@ -35,16 +37,37 @@ def check_nodes(graph: Graph, findings: Findings, block_size: int | None) -> Non
     """
     _check_model(graph, findings)
     checked = []
+    binding = CacheBinding(graph, findings)
+    clean: set[Hashable] = set()
     for node in graph.attention:
         place = Place(graph.file, node.place)
         if node.domain != MICROSOFT:
             actual = repr(shown(node.domain)) if node.domain else "ONNX's own domain"
             findings.add("graph.wrong_domain", place, ATTENTION, actual)
-        elif not report_newer_scheme(node, place, findings):
-            checked.append(node)
-            _check_node(graph, node, findings, block_size)
-    check_cache_owners(graph.file, checked, findings)
+            continue
+        # Layers are mostly alike: what one has been cleared of, its likes need not be asked again.
+        likeness = _likeness(node)
+        said: frozenset[str] = frozenset()
+        if likeness not in clean:
+            if report_newer_scheme(node, place, findings):
+                continue
+            before = findings.total
+            said = _check_node(graph, node, findings, block_size)
+            if findings.total == before:
+                clean.add(likeness)
+        binding.check(node, said)
+        checked.append(node)
     check_capture(graph, checked, findings)
+
+
+def _likeness(node: GraphNode) -> Hashable:
+    """Return everything of a node that a judgement depends on, except its place."""
+    return (
+        tuple(node.attributes.items()),
+        tuple(each and (each.tensor, each.source) for each in node.inputs),
+        tuple(each is not None for each in node.outputs),
+        node.declared,
+    )
 
 
 def _check_model(graph: Graph, findings: Findings) -> None:
@@ -64,7 +87,10 @@ def _check_model(graph: Graph, findings: Findings) -> None:
             findings.add("graph.opset", place, name, "not imported", case="other")
 
 
-def _check_node(graph: Graph, node: GraphNode, findings: Findings, block_size: int | None) -> None:
+def _check_node(
+    graph: Graph, node: GraphNode, findings: Findings, block_size: int | None
+) -> frozenset[str]:
+    """Check one node by itself; return the names that rules about it spoke of."""
     place = Place(graph.file, node.place)
     if len(node.inputs) > len(operator_inputs()):
         most, count = len(operator_inputs()), len(node.inputs)
@@ -73,25 +99,34 @@ def _check_node(graph: Graph, node: GraphNode, findings: Findings, block_size: i
     call = node_call(node, attributes, block_size)
     report_other_types(call, place, findings)
     names = tuple(each is not None for each in node.outputs)
-    found = () if unread & _HEADS else mistakes(call.signature, names)
+    found: tuple[ContractViolation, ...] = ()
+    if not unread & _HEADS:
+        found = mistakes(call.signature, names)
     found = tuple(each for each in found if each.name not in unread)
-    found_names = {each.name for each in found}
     for violation in found:
         findings.violation(in_symbols(violation, call), place)
-    _check_missing(node, place, found_names, findings)
+    said = frozenset(each.name for each in found)
+    _check_missing(node, place, said, findings)
     _check_metadata(node, place, findings)
     if not found and not unread:
         _check_declared(node, call, place, findings)
-    if not node.depth:
-        check_cache_binding(graph, node, found_names, findings)
-    if call.undecided and graph.is_sound and not found:
-        actual = ", ".join(call.undecided[:_MOST_NAMED])
-        more = len(call.undecided) - _MOST_NAMED
-        actual += f" and {more} more" if more > 0 else ""
-        findings.add("graph.shape_unknown", place, "inputs", f"unknown: {actual}")
+        _note_unknown(graph, call, place, findings)
+    return said
 
 
-def _check_missing(node: GraphNode, place: Place, found: set[str], findings: Findings) -> None:
+def _note_unknown(graph: Graph, call: NodeCall, place: Place, findings: Findings) -> None:
+    """Say which rules were decided on an assumption, unless a finding explains it already."""
+    if not call.undecided or not graph.is_sound:
+        return
+    actual = ", ".join(call.undecided[:_MOST_NAMED])
+    more = len(call.undecided) - _MOST_NAMED
+    actual += f" and {more} more" if more > 0 else ""
+    findings.add("graph.shape_unknown", place, "inputs", f"unknown: {actual}")
+
+
+def _check_missing(
+    node: GraphNode, place: Place, found: frozenset[str], findings: Findings
+) -> None:
     """Report required inputs that are absent, where no rule does."""
     present = inputs_by_name(node)
     for each in operator_inputs():

@@ -69,10 +69,14 @@ def read_tensors(model: Any, walk: Walk, file: str, findings: Findings) -> Tenso
     if inferred is None:
         found = "declared shapes only"
         findings.add("graph.not_inferred", Place(file), "shape inference", found)
-        return Tensors(declared)
+        return Tensors(declared, {id(walk.main): declared})
     wrong: set[str] = set()
     reported = False
     for node in model.graph.node:
+        if node.op_type == "Constant":
+            # A constant has its own shape; the model builder declares every one as a scalar.
+            for name in node.output:
+                declared.pop(name, None)
         is_first = wrong.isdisjoint(node.input)
         for name in node.output:
             if name not in declared or not contradict(declared[name], inferred.get(name)):
@@ -87,12 +91,13 @@ def read_tensors(model: Any, walk: Walk, file: str, findings: Findings) -> Tenso
                 findings.add("graph.shape_contradicts", place, shown(name), actual, **values)
     joined = {name: join(declared.get(name), tensor) for name, tensor in inferred.items()}
     unsure = dict.fromkeys(wrong, UNKNOWN_TENSOR)
-    return Tensors(declared | joined | unsure, is_sound=not reported)
+    known = declared | joined | unsure
+    return Tensors(known, {id(walk.main): declared}, is_sound=not reported)
 
 
 def contradict(declared: SymbolicTensor, inferred: SymbolicTensor | None) -> bool:
     """Whether two statements about a tensor cannot both be true; symbols may be anything."""
-    if inferred is None:
+    if inferred is None or declared is inferred:
         return False
     if _is_typed(declared) and _is_typed(inferred):
         types = (declared.element_type, declared.other_type)
@@ -108,7 +113,7 @@ def contradict(declared: SymbolicTensor, inferred: SymbolicTensor | None) -> boo
 
 def join(declared: SymbolicTensor | None, inferred: SymbolicTensor) -> SymbolicTensor:
     """Return what two statements that do not contradict say together."""
-    if declared is None:
+    if declared is None or declared is inferred:
         return inferred
     typed = declared if _is_typed(declared) else inferred
     shape = _join_shapes(declared.shape, inferred.shape)
