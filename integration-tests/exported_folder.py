@@ -39,6 +39,13 @@ def _hybrid() -> Any:
         "linear_key_head_dim": 16,
         "linear_value_head_dim": 16,
         "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": 0.5,
+            "mrope_section": [4, 2, 2],
+            "mrope_interleaved": True,
+        },
     }
     vision = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2}
     return transformers.Qwen3_5Config(

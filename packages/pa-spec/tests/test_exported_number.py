@@ -84,7 +84,19 @@ NUMBERS = (
     "model.decoder.num_key_value_heads",
     "model.decoder.head_size",
 )
-WRONG = ("16", True, None, 1.5, [16], {}, 2**31, 2**70, math.nan, math.inf, -(2**63))
+WRONG: tuple[Any, ...] = (
+    "16",
+    True,
+    None,
+    1.5,
+    [16],
+    {},
+    2**31,
+    2**70,
+    math.nan,
+    math.inf,
+    -(2**63),
+)
 
 
 @pytest.mark.parametrize("key", NUMBERS)

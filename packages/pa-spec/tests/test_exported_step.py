@@ -82,11 +82,12 @@ def test_an_export_yields_logits() -> None:
 def test_an_export_runs_on_cuda() -> None:
     assert found_in(configured({PROVIDERS: [{"dml": {}}]}), graph()) == [
         (
-            f'{PROVIDERS}: provider_options: expected cuda among the execution providers, got "dml" '
-            "(V97)"
+            f"{PROVIDERS}: provider_options: expected cuda among the execution providers, "
+            'got "dml" (V97)'
         )
     ]
-    for providers in ([], [{"CUDAExecutionProvider": {}}], [{"cuda": {}}, {"dml": {}}]):
+    legal: list[Any] = [[], [{"CUDAExecutionProvider": {}}], [{"cuda": {}}, {"dml": {}}]]
+    for providers in legal:
         assert found_in(configured({PROVIDERS: providers}), graph()) == []
 
 
