@@ -24,8 +24,10 @@ def read_heads(fields: Fields, family: Family) -> Heads:
     hidden = fields.count("hidden_size")
     num_heads = fields.count("num_attention_heads")
     kv_num_heads = fields.optional_count("num_key_value_heads") or num_heads
-    is_read = family.head_size == "key"
+    is_read = family.head_size != "derived"
     written = fields.optional_count("head_dim") if is_read else None
+    if family.head_size == "written" and not fields.is_written("head_dim"):
+        fields.refuse("config.missing", "head_dim", "nothing")
     head_size = hidden // num_heads if written is None else written
     if not fields.is_broken:
         _check(fields, family, Heads(hidden, num_heads, kv_num_heads, head_size))

@@ -97,10 +97,10 @@ def read_tie(identity: Identity) -> bool:
 def read_element_type(fields: Fields, outer: Fields) -> ElementType | None:
     """Return the type of the weights, None where no key says it; dtype is the newer key and wins.
 
-    In a nested file the decoder's own keys come first.
+    In a nested file the outer keys come first.
     """
-    found = _written_type(fields)
-    return _written_type(outer) if found is None and outer is not fields else found
+    found = _written_type(outer)
+    return _written_type(fields) if found is None and outer is not fields else found
 
 
 def _written_type(fields: Fields) -> ElementType | None:

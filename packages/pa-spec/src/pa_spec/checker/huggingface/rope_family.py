@@ -76,7 +76,8 @@ def _phi3(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
 def _phimoe(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
     """Read Phi-3.5-MoE's: its temperature is written, and the short factors serve all lengths."""
     kind = read_kind(source, ("default", "longrope"))
-    rope = read_rope(fields, source, frame, kind)
+    # Its class copies the length inside over the one at the top.
+    rope = read_rope(fields, source, replace(frame, original_at_top=False), kind)
     if kind == "default":
         return rope
     values = dict(rope.parameters)

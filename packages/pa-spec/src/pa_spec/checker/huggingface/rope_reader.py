@@ -84,6 +84,8 @@ def _share(fields: Fields, source: Fields) -> float:
     key = "partial_rotary_factor"
     if source.is_written(key):
         return source.number(key)
+    if fields.is_written(key) and key not in fields and fields.default(key) is None:
+        return 1.0
     return fields.number(key, 1.0 if fields.default(key) is None else None)
 
 

@@ -82,6 +82,14 @@ def read_windows(
     return types, tuple(window or NO_WINDOW if each == SLIDING else NO_WINDOW for each in types)
 
 
+def report_unread_window(fields: Fields) -> None:
+    """Report a window in a family whose masks know none."""
+    if "sliding_window" in fields:
+        allowed = "null: the family's layers attend to everything"
+        found = fields.raw("sliding_window")
+        fields.report("config.ignored", "sliding_window", found, allowed=allowed)
+
+
 def _refuse_missing_window(fields: Fields, *, is_written: bool) -> None:
     why = "layer_types has" if is_written else "its pattern has"
     allowed = f"a window, as {why} {SLIDING} layers"
