@@ -6,17 +6,26 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pa_engine import Engine, Event, GeneratorParams, Request, StepPacker, TurnOptions
+from pa_engine import (
+    Engine,
+    Event,
+    GeneratorParams,
+    Request,
+    RequestOptions,
+    StepPacker,
+    TurnOptions,
+)
 from pa_engine.testing import FakeExecutor, FakeStep, expected_tokens
 from pa_spec import (
     ContractViolation,
     EngineConfig,
     ErrorCode,
     EventFlags,
+    InputUnusable,
     StepLimits,
     vectors,
 )
-from recording_executor import RecordingExecutor
+from recording_executor import RecordingExecutor, ScriptedExecutor
 from step_plans import Row, step_work
 
 Case = Mapping[str, Any]
@@ -178,3 +187,32 @@ def test_an_engine_steps_as_the_contract_says(case: Case) -> None:
     blocked = [each for each in behind if each.flags & EventFlags.CAPACITY_BLOCKED]
     assert bool(blocked) == (case["ends"] == "CAPACITY_DEFERRED")
     assert len(behind) == len(blocked)
+
+
+@pytest.mark.spec("E13", "E14", "E16", "E18")
+@pytest.mark.parametrize("case", vectors("turn_ends"), ids=name_of)
+def test_a_turn_ends_as_the_contract_says(case: Case) -> None:
+    executor = ScriptedExecutor(tuple(case["eos_token_ids"]))
+    engine = Engine(executor, EngineConfig(num_blocks=8))
+    session = RequestOptions(max_session_tokens=case["max_session_tokens"])
+    request = engine.create_request(options=session)
+    for turn in case["turns"]:
+        executor.answers = list(turn["answers"])
+        limit = TurnOptions(max_generated_tokens=turn["limit"])
+        request.begin_turn([11] * turn["prompt"], limit)
+
+        events: list[Event] = []
+        while engine.has_pending_requests():
+            events += engine.run()
+
+        ends = [each for each in events if each.flags & EventFlags.TURN_FINISHED]
+        assert [each.token for each in events if each.flags & EventFlags.TOKEN] == turn["tokens"]
+        assert [each.finish_reason.name for each in ends] == [turn["finish_reason"]]
+        assert [each.usage.generated_tokens for each in ends] == [len(turn["tokens"])]
+        assert len(request.tokens) == turn["sequence_tokens"]
+        assert executor.answers == []
+
+    with pytest.raises(InputUnusable, match=r"leave no room for a generated one.*\(V89\)"):
+        request.begin_turn([11] * case["refused_prompt"])
+    if case["refused_prompt"] > 1:
+        request.begin_turn([11] * (case["refused_prompt"] - 1))

@@ -263,3 +263,29 @@ def test_stories_of_an_engine_count_out(case: Case) -> None:
 
     assert case["steps"] == steps
     assert case["ends"] == ends
+
+
+@pytest.mark.spec("E13", "E14", "E16")
+@pytest.mark.parametrize("case", vectors("turn_ends"), ids=name_of)
+def test_ends_of_turns_count_out(case: Case) -> None:
+    sequence = 0
+    for turn in case["turns"]:
+        sequence += turn["prompt"]
+        tokens, reason = [], ""
+        for answer in turn["answers"]:
+            assert not reason
+            if answer in case["eos_token_ids"]:
+                reason = "EOS"
+                continue
+            tokens.append(answer)
+            sequence += 1
+            if len(tokens) == turn["limit"]:
+                reason = "MAX_GENERATED_TOKENS"
+            elif sequence == case["max_session_tokens"]:
+                reason = "MAX_SESSION_TOKENS"
+
+        assert turn["tokens"] == tokens
+        assert turn["finish_reason"] == reason
+        assert turn["sequence_tokens"] == sequence
+    room = case["max_session_tokens"] - sequence - 1
+    assert case["refused_prompt"] == max(room, 0) + 1
