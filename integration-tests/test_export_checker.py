@@ -7,16 +7,21 @@ that the check reports, notes too, must be exactly those written beside the muta
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from itertools import chain
 from pathlib import Path
 
 import config_mutations as config
 import graph_mutations as graph
+import onnx
 import pytest
 from export_mutation import ExportedModel, Mutation, ids_of
 from exported_folder import export, save_random_model, save_small_model
 from pa_spec.checker import CheckOptions, Verdict
 from pa_spec.checker.check import check_model
+from pa_spec.checker.graph.schema import register_schemas
 from pa_spec.contract import Severity
 
 SMALL = {
@@ -78,6 +83,55 @@ def test_the_small_model_as_it_is_exported_conforms(exports: Path) -> None:
     assert [str(each) for each in report.findings] == []
     assert report.verdict is Verdict.CONFORMS
     assert report.facts["PagedAttention nodes"] == "30"
+
+
+MEASURE = """
+import json, resource, subprocess, sys
+child = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps([child.returncode, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024]))
+"""
+"""Measures from a small process: a child's peak begins with that of the process it comes from."""
+
+
+def test_checking_the_small_model_takes_little_time_and_memory(exports: Path) -> None:
+    """Under 2 s and 300 MB; time of the processor, because the machine may be busy."""
+    check = [sys.executable, "-m", "pa_spec.command", "check", str(exports / "smollm2_export")]
+
+    answer = subprocess.check_output([sys.executable, "-c", MEASURE, *check], text=True)
+    status, seconds, peak_bytes = json.loads(answer)
+
+    assert status == 0
+    assert seconds < 2
+    assert peak_bytes < 300 * 2**20
+
+
+def test_onnx_itself_accepts_the_export_and_infers_attention(exports: Path) -> None:
+    path = exports / "smollm2_export" / "model.onnx"
+    register_schemas()
+
+    onnx.checker.check_model(str(path), full_check=True)
+    model = onnx.load(str(path), load_external_data=False)
+    nodes = [node for node in model.graph.node if node.op_type == "PagedAttention"]
+    results = {node.output[0] for node in nodes}
+    for each in [each for each in model.graph.value_info if each.name in results]:
+        model.graph.value_info.remove(each)
+    for each in [each for each in model.graph.output if each.name.startswith("present.")]:
+        each.type.tensor_type.ClearField("shape")
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+
+    found = {
+        each.name: shape_of(each) for each in (*inferred.graph.value_info, *inferred.graph.output)
+    }
+    assert len(nodes) == 30
+    for node in nodes:
+        assert found[node.output[0]] == ["num_tokens", 576]
+        for name in node.output[1:]:
+            assert found[name] == ["num_blocks", "block_size", 3, 64]
+
+
+def shape_of(value: onnx.ValueInfoProto) -> list[object]:
+    return [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
 
 
 @pytest.mark.parametrize("mutation", named(SMALL))
