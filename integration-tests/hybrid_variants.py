@@ -1,8 +1,4 @@
-"""Small configurations of every kind of hybrid, and variants of them.
-
-Widths are the smallest that the contract takes, so that a variant which transformers constructs
-but cannot run fails in milliseconds.
-"""
+"""Variants of small configurations of hybrids: those that resolve, and those that cannot."""
 
 from __future__ import annotations
 
@@ -11,99 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_COMMON: dict[str, Any] = {
-    "vocab_size": 32,
-    "hidden_size": 32,
-    "intermediate_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-}
-_LATENT: dict[str, Any] = _COMMON | {
-    "num_key_value_heads": 4,
-    "moe_intermediate_size": 16,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "n_group": 1,
-    "topk_group": 1,
-    "kv_lora_rank": 16,
-    "q_lora_rank": 8,
-    "qk_nope_head_dim": 8,
-    "qk_rope_head_dim": 8,
-    "v_head_dim": 8,
-}
-_DELTA: dict[str, Any] = _COMMON | {
-    "head_dim": 8,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 16,
-    "moe_intermediate_size": 16,
-    "shared_expert_intermediate_size": 16,
-    "num_experts": 4,
-    "num_experts_per_tok": 2,
-}
-_MAMBA: dict[str, Any] = _COMMON | {"mamba_n_heads": 4, "mamba_d_state": 8}
-
-
-def _small(model_type: str, architecture: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {"model_type": model_type, "architectures": [architecture], **values}
-
-
-SMALL: Mapping[str, dict[str, Any]] = {
-    "deepseek2": _small("deepseek_v2", "DeepseekV2ForCausalLM", _LATENT),
-    "deepseek3": _small("deepseek_v3", "DeepseekV3ForCausalLM", _LATENT),
-    "deepseek32": _small("deepseek_v32", "DeepseekV32ForCausalLM", _LATENT),
-    "glm": _small("glm_moe_dsa", "GlmMoeDsaForCausalLM", _LATENT),
-    "next": _small("qwen3_next", "Qwen3NextForCausalLM", _DELTA),
-    "qwen35": _small("qwen3_5_text", "Qwen3_5ForCausalLM", _DELTA),
-    "lfm2": _small("lfm2", "Lfm2ForCausalLM", _COMMON),
-    "granite": _small(
-        "granitemoehybrid",
-        "GraniteMoeHybridForCausalLM",
-        _MAMBA | {"num_local_experts": 0, "shared_intermediate_size": 16},
-    ),
-    "falcon": _small("falcon_h1", "FalconH1ForCausalLM", _MAMBA | {"mamba_d_ssm": 32}),
-    "nemotron": _small(
-        "nemotron_h",
-        "NemotronHForCausalLM",
-        {key: value for key, value in _COMMON.items() if key != "num_hidden_layers"}
-        | {
-            "head_dim": 8,
-            "mamba_num_heads": 4,
-            "mamba_head_dim": 8,
-            "ssm_state_size": 8,
-            "n_groups": 2,
-            "moe_intermediate_size": 8,
-            "moe_shared_expert_intermediate_size": 8,
-            "hybrid_override_pattern": "M*-E",
-        },
-    ),
-    "gemma4": _small(
-        "gemma4_text",
-        "Gemma4ForCausalLM",
-        _COMMON
-        | {
-            "head_dim": 8,
-            "global_head_dim": 16,
-            "layer_types": ["sliding_attention", "full_attention"] * 2,
-            "hidden_size_per_layer_input": 0,
-            "vocab_size_per_layer_input": 32,
-        },
-    ),
-    "llama4": _small(
-        "llama4_text",
-        "Llama4ForCausalLM",
-        _COMMON | {"head_dim": 8, "num_local_experts": 2, "intermediate_size_mlp": 16},
-    ),
-    "minimax": _small(
-        "minimax_m2",
-        "MiniMaxM2ForCausalLM",
-        _COMMON | {"head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2},
-    ),
-    "ministral3": _small("ministral3", "Ministral3ForCausalLM", _COMMON | {"head_dim": 8}),
-}
+from hybrid_configs import SMALL
 
 
 @dataclass(frozen=True)
@@ -221,7 +125,9 @@ VARIANTS: tuple[Variant, ...] = (
     _with("falcon", mamba_d_ssm=None, mamba_d_head="auto"),
     _with("falcon", mamba_d_head=8, mamba_n_groups=2, head_dim=24, mamba_d_conv=2),
     _with("falcon", num_key_value_heads=None, attn_layer_indices=None, tie_word_embeddings=True),
+    _with("granite", layer_types=["mamba"] * 4, mamba_d_ssm=8),
     _with("nemotron", hybrid_override_pattern="*"),
+    _with("nemotron", tie_word_embeddings=True),
     _with("nemotron", hybrid_override_pattern="MMM", num_hidden_layers=9),
     _with("nemotron", layers_block_type=["attention", "mlp", "mamba"]),
     _with("nemotron", layer_types=["full_attention"], hybrid_override_pattern="M*"),
@@ -231,6 +137,8 @@ VARIANTS: tuple[Variant, ...] = (
     # Two widths.
     _without("gemma4", "layer_types"),
     _with("gemma4", num_global_key_value_heads=1),
+    _with("gemma4", num_global_key_value_heads=None),
+    _with("gemma4", rope_scaling=_GEMMA4_ROPES),
     _with("gemma4", num_global_key_value_heads=1, attention_k_eq_v=True),
     _with("gemma4", num_kv_shared_layers=2),
     _with("gemma4", num_kv_shared_layers=1, sliding_window=7),
@@ -257,6 +165,16 @@ VARIANTS: tuple[Variant, ...] = (
     _with("llama4", layer_types=["full_attention"] * 4, no_rope_layers=[1, 1, 0, 1, 0]),
     _with("llama4", num_key_value_heads=4, rope_theta=77.0),
     _with("llama4", no_rope_layers=[0, 0, 0, 0]),
+    *(
+        _nested(
+            "llama4",
+            "Llama4ForConditionalGeneration",
+            "llama4",
+            {"tie_word_embeddings": outer},
+            tie_word_embeddings=inner,
+        )
+        for outer, inner in ((True, False), (False, True))
+    ),
     # A rotated part in channels.
     _with("minimax", rotary_dim=8),
     _with("minimax", rotary_dim=8, partial_rotary_factor=1.0),
@@ -284,6 +202,14 @@ FAILING: tuple[Variant, ...] = tuple(
         ("config.contradiction", _with("deepseek3", num_key_value_heads=1)),
         ("config.contradiction", _with("deepseek3", head_dim=16)),
         ("config.out_of_range", _with("deepseek3", qk_rope_head_dim=0)),
+        ("config.not_a_number", _with("deepseek32", q_lora_rank=None)),
+        ("config.unknown_value", _with("deepseek3", layer_types=["linear_attention"] * 4)),
+        ("config.unknown_value", _with("glm", layer_types=["full_attention"] * 4)),
+        ("config.contradiction", _with("glm", index_head_dim=4)),
+        (
+            "config.missing",
+            _with("deepseek3", rope_scaling=_yarn(1.0, mscale_all_dim=1.0) | {"factor": None}),
+        ),
         ("config.contradiction", _with("deepseek2", hidden_size=30)),
         ("config.not_a_number", _with("next", full_attention_interval=None)),
         ("config.out_of_range", _with("next", full_attention_interval=0)),
@@ -291,6 +217,7 @@ FAILING: tuple[Variant, ...] = tuple(
         ("config.contradiction", _with("next", layer_types=["full_attention"] * 3)),
         ("config.contradiction", _with("next", linear_num_value_heads=3)),
         ("config.contradiction", _with("next", linear_num_key_heads=4, linear_num_value_heads=2)),
+        ("config.not_a_number", _with("lfm2", conv_L_cache="3")),
         ("config.unknown_value", _with("lfm2", layer_types=["sliding_attention"] * 4)),
         ("config.unknown_value", _with("granite", layer_types=["conv"] * 4)),
         ("config.contradiction", _with("granite", mamba_n_heads=3)),
@@ -308,6 +235,8 @@ FAILING: tuple[Variant, ...] = tuple(
         ("config.out_of_range", _with("gemma4", num_kv_shared_layers=-1)),
         ("config.unknown_value", _with("gemma4", layer_types=["conv"] * 3 + ["full_attention"])),
         ("config.not_a_number", _with("gemma4", sliding_window=None)),
+        ("config.wrong_type", _with("gemma4", attention_k_eq_v=None)),
+        ("config.missing", _with("gemma4", rope_scaling={"rope_type": "default"})),
         ("config.not_a_number", _with("gemma4", global_head_dim=None)),
         ("config.contradiction", _with("gemma4", per_layer_config={"1": {"head_dim": 24}})),
         ("config.out_of_range", _with("gemma4", per_layer_config={"4": {"head_dim": 24}})),

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from hybrid_configs import SMALL
 from hybrid_oracle import Oracle, OracleLayer
-from hybrid_variants import FAILING, SMALL, VARIANTS, Variant
+from hybrid_variants import FAILING, VARIANTS, Variant
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.huggingface.config import resolve_config
 from pa_spec.checker.huggingface.rope import inverse_frequencies

@@ -41,7 +41,7 @@ def _check(fields: Fields, family: Family, heads: Heads) -> None:
     if heads.num_heads % heads.kv_num_heads:
         name = "num_key_value_heads"
         fields.refuse("V2", name, heads.kv_num_heads, num_heads=heads.num_heads)
-    if heads.hidden_size % heads.num_heads and (
+    elif heads.hidden_size % heads.num_heads and (
         family.heads_divide_hidden or fields.optional_count("head_dim") is None
     ):
         allowed = f"a multiple of num_attention_heads={heads.num_heads}"

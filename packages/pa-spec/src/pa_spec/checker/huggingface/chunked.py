@@ -11,7 +11,7 @@ from pa_spec.checker.huggingface.field import Fields
 from pa_spec.checker.huggingface.identity import Identity
 from pa_spec.checker.huggingface.manifest import layer_names
 from pa_spec.checker.huggingface.rope_family import read_ropes
-from pa_spec.checker.huggingface.window import FULL, read_layer_types
+from pa_spec.checker.huggingface.window import FULL, read_layer_types, report_unread_window
 from pa_spec.checker.meaning import LayerKind, LayerMeaning
 
 CHUNKED = "chunked_attention"
@@ -53,6 +53,7 @@ def resolve_chunked(identity: Identity) -> Decoder | None:
         for each, is_rotated in zip(types, rotated, strict=False)
     )
     _report_chunks(fields, made, context)
+    report_unread_window(fields)
     if is_tuned and not all(rotated):
         key = "attn_temperature_tuning"
         names = layer_names([index for index, each in enumerate(rotated) if not each])

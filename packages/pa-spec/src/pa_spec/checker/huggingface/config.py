@@ -11,12 +11,13 @@ from pa_spec.checker.huggingface.block import resolve_blocks
 from pa_spec.checker.huggingface.chunked import resolve_chunked
 from pa_spec.checker.huggingface.dense import Decoder, resolve_dense
 from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.identity import TIE, Identity, identify
+from pa_spec.checker.huggingface.identity import Identity, identify
 from pa_spec.checker.huggingface.latent import resolve_latent
 from pa_spec.checker.huggingface.layer_width import PER_LAYER
 from pa_spec.checker.huggingface.manifest import state_manifest
 from pa_spec.checker.huggingface.mixed import resolve_mixed
 from pa_spec.checker.huggingface.rope import context_tokens
+from pa_spec.checker.huggingface.tie import read_tie
 from pa_spec.checker.huggingface.two_widths import resolve_two_widths
 from pa_spec.checker.meaning import ModelMeaning
 from pa_spec.element_type import ElementType
@@ -78,20 +79,6 @@ def _refuse_per_layer(identity: Identity) -> None:
         allowed = "the same values in all layers, in this family"
         found = identity.fields.raw(PER_LAYER)
         identity.fields.refuse("config.unsupported", PER_LAYER, found, allowed=allowed)
-
-
-def read_tie(identity: Identity) -> bool:
-    """Whether the embedding is the output projection too; the outermost flag decides."""
-    key, outer_key = TIE, identity.tie_key
-    is_tied = identity.outer.flag(outer_key, default=identity.has_tied_default)
-    inner = identity.fields
-    if inner is identity.outer or not inner.is_written(key):
-        return is_tied
-    if inner.flag(key) != is_tied and not inner.is_broken:
-        is_written = identity.outer.is_written(outer_key)
-        winner = outer_key if is_written else "the outer class default"
-        inner.report("config.disagreement", key, inner.raw(key), winner=winner, value=is_tied)
-    return is_tied
 
 
 def read_element_type(fields: Fields, outer: Fields) -> ElementType | None:

@@ -50,6 +50,7 @@ class Nested:
     text_model_type: what the inside is when it does not say; is_fixed: whatever it says.
     defaults: what the decoder is when the inside is missing. has_tied_embeddings: the class
     default of the outer flag, which is the one that counts. tie_key: the key that overrules it.
+    is_tied_inside: the decoder's own flag counts instead.
     """
 
     model_type: str
@@ -59,6 +60,7 @@ class Nested:
     is_fixed: bool = False
     has_tied_embeddings: bool = False
     tie_key: str = ""
+    is_tied_inside: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -42,6 +42,7 @@ class Fields:
         self._values = values
         self._defaults = defaults or {}
         self._nullable = frozenset(nullable)
+        self._refused: set[tuple[str, str]] = set()
 
     def __contains__(self, key: str) -> bool:
         """Whether a value is written that is not null."""
@@ -79,7 +80,10 @@ class Fields:
         while broken is not None:
             broken.is_broken = True
             broken = broken.outer
-        self.report(finding_id, name, actual, **values)
+        # A key may be read by several functions; its mistake is reported once.
+        if (finding_id, name) not in self._refused:
+            self._refused.add((finding_id, name))
+            self.report(finding_id, name, actual, **values)
 
     def count(
         self, key: str, default: int | None = None, least: int = 1, most: int = MAX_COUNT

@@ -10,7 +10,6 @@ from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.huggingface.family import Family, Nested, families, nested_models, refusals
 from pa_spec.checker.huggingface.field import Fields
 
-TIE = "tie_word_embeddings"
 _STRUCTURE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 
 
@@ -19,16 +18,14 @@ class Identity:
     """A decoder's family and where its keys are.
 
     fields: the decoder's own, under its family's key names. outer: those of the file, the same
-    where nothing is nested. has_tied_default: the class default of the outer tie flag. tie_key:
-    the key that holds it.
+    where nothing is nested. nested: how it is, None where nothing is.
     """
 
     family: Family
     architecture: str
     fields: Fields
     outer: Fields
-    has_tied_default: bool
-    tie_key: str = TIE
+    nested: Nested | None = None
 
 
 def identify(config: Mapping[str, Any], findings: Findings, place: Place) -> Identity | None:
@@ -55,8 +52,7 @@ def identify(config: Mapping[str, Any], findings: Findings, place: Place) -> Ide
         return None
     fields = _family_fields(outer, family, config)
     architecture = _architecture(outer, architectures, family.architectures)
-    is_tied = bool(family.defaults.get("tie_word_embeddings", False))
-    return Identity(family, architecture, fields, fields, is_tied)
+    return Identity(family, architecture, fields, fields)
 
 
 def _identify_nested(
@@ -78,18 +74,7 @@ def _identify_nested(
     is_written = outer.raw(nested.text_key) is not None
     fields = _family_fields(within, family, inside, is_written=is_written)
     architecture = _architecture(outer, architectures, nested.architectures)
-    tie_key = _tie_key(outer, nested)
-    return Identity(family, architecture, fields, outer, nested.has_tied_embeddings, tie_key)
-
-
-def _tie_key(outer: Fields, nested: Nested) -> str:
-    """Return the key of the outer tie flag; where a family has two, the older one wins."""
-    if not nested.tie_key or not outer.is_written(nested.tie_key):
-        return TIE
-    value = outer.raw(nested.tie_key)
-    if outer.raw(TIE) not in (None, value):
-        outer.report("config.disagreement", TIE, outer.raw(TIE), winner=nested.tie_key, value=value)
-    return nested.tie_key
+    return Identity(family, architecture, fields, outer, nested)
 
 
 def _family(fields: Fields, model_type: str) -> Family | None:

@@ -14,11 +14,11 @@ from pa_spec.checker.huggingface.family import Family
 from pa_spec.checker.huggingface.field import Fields
 from pa_spec.checker.huggingface.identity import Identity
 from pa_spec.checker.huggingface.rope_family import read_ropes
-from pa_spec.checker.huggingface.window import FULL, read_layer_types
+from pa_spec.checker.huggingface.rope_parameter import NOT_NEGATIVE
+from pa_spec.checker.huggingface.window import FULL, read_layer_types, report_unread_window
 from pa_spec.checker.meaning import LayerKind, LayerMeaning, RopeMeaning
 
-_MAX_SHARE = 1e6
-"""Beyond it nothing is a temperature."""
+_INDEXED = ("indexed_attention", "deepseek_sparse_attention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,10 @@ def resolve_latent(identity: Identity) -> Decoder | None:
         fields.report("hybrid.read_as", "model_type", name, family=known)
     layers = fields.count("num_hidden_layers", most=MAX_LAYERS)
     hidden_size = fields.count("hidden_size")
-    heads = _heads(fields, family)
+    heads = _heads(fields, family, hidden_size)
     widths = _widths(fields, family)
-    read_layer_types(fields, layers)
+    _check_layer_types(fields, family, layers)
+    report_unread_window(fields)
     if fields.is_broken:
         return None
     rope = read_ropes(fields, family, widths.rotated).get(FULL)
@@ -74,17 +75,30 @@ def latent_scale(head_size: int, rope: RopeMeaning, share: float) -> float:
     return plain * temperature * temperature
 
 
-def _heads(fields: Fields, family: Family) -> int:
+def _check_layer_types(fields: Fields, family: Family, layers: int) -> None:
+    """Refuse types of layers that the family's cache is not made for."""
+    allowed = _INDEXED if _has_index(family) else (FULL,)
+    written = read_layer_types(fields, layers)
+    unknown = sorted(set(written) - set(allowed))
+    if unknown and len(written) == layers:
+        found = ", ".join(unknown)
+        fields.refuse("config.unknown_value", "layer_types", found, allowed=allowed[0])
+
+
+def _has_index(family: Family) -> bool:
+    return family.rules.get("has_index_keys") is True
+
+
+def _heads(fields: Fields, family: Family, hidden_size: int) -> int:
     """Return the heads; keys are made for each of them, so a grouping has nothing to repeat."""
     heads = fields.count("num_attention_heads")
     kv_heads = fields.optional_count("num_key_value_heads") or heads
-    hidden_size = fields.count("hidden_size")
     if fields.is_broken:
         return heads
     if heads // kv_heads != 1:
         allowed = f"num_attention_heads={heads}, as every head has keys of its own"
         fields.refuse("config.contradiction", "num_key_value_heads", kv_heads, allowed=allowed)
-    if family.heads_divide_hidden and hidden_size % heads:
+    elif family.heads_divide_hidden and hidden_size % heads:
         allowed = f"a multiple of num_attention_heads={heads}"
         fields.refuse("config.contradiction", "hidden_size", hidden_size, allowed=allowed)
     return heads
@@ -97,9 +111,16 @@ def _widths(fields: Fields, family: Family) -> _Widths:
         fields.count("kv_lora_rank"), rotated, fields.count("qk_nope_head_dim", least=0)
     )
     fields.count("v_head_dim")
-    written = fields.raw("head_dim")
+    fields.optional_count("q_lora_rank")
+    written = fields.optional_count("head_dim")
+    if fields.is_broken:
+        return widths
+    if widths.latent % 8:
+        fields.refuse("V106", "kv_lora_rank", widths.latent)
+    if rotated % 8:
+        fields.refuse("V10", "qk_rope_head_dim", rotated)
     counts = family.rules.get("written_head_size_counts") is True
-    if counts and written not in (None, rotated) and not fields.is_broken:
+    if counts and written not in (None, rotated):
         allowed = f"qk_rope_head_dim={rotated}, as the rotary embedding takes head_dim's width"
         fields.refuse("config.contradiction", "head_dim", written, allowed=allowed)
     return widths
@@ -107,20 +128,23 @@ def _widths(fields: Fields, family: Family) -> _Widths:
 
 def _share(fields: Fields, rope: RopeMeaning) -> float:
     """Return mscale_all_dim; other kinds than yarn carry it too and it counts there as well."""
-    written: object = dict(rope.parameters).get("mscale_all_dim")
-    if written is None:
-        around = fields.raw("rope_scaling") or fields.raw("rope_parameters")
-        written = around.get("mscale_all_dim") if isinstance(around, dict) else None
-    if isinstance(written, bool) or not isinstance(written, int | float):
-        return 0.0
-    return float(written) if abs(written) < _MAX_SHARE else 0.0
+    key = "rope_scaling" if fields.raw("rope_scaling") else "rope_parameters"
+    around = fields.inside(key, fields.object(key) or {}, ("mscale_all_dim",))
+    share = around.optional_number("mscale_all_dim", above=NOT_NEGATIVE) or 0.0
+    if share and rope.kind != "default" and "factor" not in around and not around.is_broken:
+        # The class takes the written factor here, not the ratio of lengths that stands in for it.
+        around.refuse("config.missing", "factor", "null")
+    return share
 
 
 def _index_keys(fields: Fields, family: Family, rope: RopeMeaning) -> str:
     """Return what an indexer keeps beside the latent row, "" where it never leaves a token out."""
-    if family.rules.get("has_index_keys") is not True:
+    if not _has_index(family):
         return ""
     chosen, width = fields.count("index_topk"), fields.count("index_head_dim")
+    if width < rope.rotary_dim and not fields.is_broken:
+        allowed = f"at least qk_rope_head_dim={rope.rotary_dim}, which is rotated in it"
+        fields.refuse("config.contradiction", "index_head_dim", width, allowed=allowed)
     if chosen >= rope.trained_tokens:
         return ""
     return f"index keys of width {width}, by which {chosen} tokens are chosen"

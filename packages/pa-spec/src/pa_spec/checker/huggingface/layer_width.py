@@ -20,7 +20,7 @@ class Width(NamedTuple):
 
 
 def read_widths(fields: Fields, types: Sequence[str]) -> Mapping[str, Width]:
-    """Return the width of each layer type that occurs.
+    """Return the width of each layer type that occurs, none where a number is broken.
 
     Released files give the wide layers' numbers by name; what transformers saves gives them layer
     by layer, and then the names are not read.
@@ -31,11 +31,12 @@ def read_widths(fields: Fields, types: Sequence[str]) -> Mapping[str, Width]:
     else:
         wide = fields.count("global_head_dim")
         heads = fields.optional_count("num_global_key_value_heads")
-        is_used = heads is not None and fields.flag("attention_k_eq_v")
+        is_used = fields.flag("attention_k_eq_v")
         widths = {SLIDING: narrow, FULL: Width(wide, heads if is_used and heads else narrow[1])}
+    if fields.is_broken:
+        return {}
     found = {layer_type: widths[layer_type] for layer_type in dict.fromkeys(types)}
-    if not fields.is_broken:
-        _check(fields, found)
+    _check(fields, found)
     return found
 
 

@@ -13,10 +13,11 @@ from pa_spec.checker.huggingface.identity import Identity
 from pa_spec.checker.huggingface.mixture import CONV, HYBRID, LINEAR, read_kinds
 from pa_spec.checker.huggingface.rope_family import read_ropes
 from pa_spec.checker.huggingface.state_reader import read_rows
-from pa_spec.checker.huggingface.window import FULL
+from pa_spec.checker.huggingface.window import FULL, report_unread_window
 from pa_spec.checker.meaning import FixedRow, LayerKind, LayerMeaning, RopeMeaning
 from pa_spec.element_type import ElementType
 
+_AXES = 3
 _STATE_KINDS = {
     "short_conv": LayerKind.CONV,
     "delta_net": LayerKind.LINEAR_ATTENTION,
@@ -49,6 +50,7 @@ def resolve_mixed(identity: Identity, activation: ElementType) -> Decoder | None
     )
     made = _layer_kinds(attention, rows, _STATE_KINDS[str(family.rules["state"])])
     _report_unread(fields, family)
+    report_unread_window(fields)
     return Decoder(tuple(made[kind] for kind in kinds), ropes, heads.hidden_size)
 
 
@@ -69,28 +71,30 @@ def _layer_kinds(
 def _ropes(fields: Fields, family: Family, head_size: int) -> tuple[RopeMeaning, ...]:
     """Return the rotary embedding of the layers that attend, none where nothing is rotated."""
     key = str(family.rules.get("rope_if", ""))
-    if family.rope == "none" or (key and fields.raw(key) != "rope"):
+    if family.rope == "none" or (key and fields.text(key) != "rope"):
         return ()
     rope = read_ropes(fields, family, head_size).get(FULL)
     if rope is None:
         return ()
+    # Sections of time, height and width alternate; tokens of text have one position on all three.
     return (_with_sections(fields, family, rope) if "sections" in family.rules else rope,)
 
 
 def _with_sections(fields: Fields, family: Family, rope: RopeMeaning) -> RopeMeaning:
-    """Add the share of each position axis; tokens of text have the same position on all three."""
+    """Add the pairs of each position axis."""
     around = fields.object("rope_scaling") or fields.object("rope_parameters") or {}
     inside, key = fields.inside("rope_parameters", around), "mrope_section"
-    sections = inside.counts(key) if key in inside else tuple(family.rules["sections"])
-    if key in inside and len(sections) != 3 and not inside.is_broken:
+    is_written = inside.is_written(key)
+    sections = inside.counts(key) if is_written else tuple(family.rules["sections"])
+    if not is_written or inside.is_broken:
+        return replace(rope, sections=sections)
+    if len(sections) < _AXES:
         allowed = "three numbers: of time, height and width"
         inside.refuse("config.contradiction", key, f"{len(sections)} numbers", allowed=allowed)
-    elif key in inside and sum(sections) != rope.rotary_dim // 2 and not inside.is_broken:
+    elif sum(sections) != rope.rotary_dim // 2:
         allowed = f"{rope.rotary_dim // 2} pairs of channels together"
         inside.report("config.doubtful", key, sum(sections), allowed=allowed)
-    return replace(
-        rope, sections=sections, parameters=(*rope.parameters, ("mrope_interleaved", True))
-    )
+    return replace(rope, sections=sections)
 
 
 def _report_unread(fields: Fields, family: Family) -> None:

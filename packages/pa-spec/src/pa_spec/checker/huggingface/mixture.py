@@ -58,7 +58,10 @@ def _indices(fields: Fields) -> tuple[str, ...]:
 
 
 def _types(fields: Fields) -> tuple[str, ...]:
-    layers = _count(fields)
+    layers, older = _count(fields), "layers_block_type"
+    if fields.is_written(older) and older not in fields:
+        # The class has put its default in by the time it takes this null.
+        fields.refuse("config.wrong_type", older, None, case="texts")
     written = _written(fields, layers, (LINEAR, FULL))
     return written or (LINEAR,) * layers
 
@@ -77,6 +80,8 @@ def _pattern(fields: Fields) -> tuple[str, ...]:
     if fields.raw("layer_types") is not None:
         kinds = tuple(_OLDER_NAMES.get(each, each) for each in listed)
         _refuse_unknown(fields, "layer_types", kinds, allowed_types)
+        if not kinds:
+            fields.refuse("config.missing", "layer_types", "no layer")
         _compare_count(fields, len(kinds), "layer_types")
         implied = tuple(_LETTERS.get(letter, "") for letter in pattern) or kinds
         return _chosen(fields, key, kinds, implied)

@@ -102,6 +102,7 @@ def _rotary_dim(source: Fields, frame: RopeFrame, kind: str, share: float) -> in
             return width
         allowed = f"1, as the family rotates whole heads, of {width} channels"
         source.refuse("config.contradiction", key, share, allowed=allowed)
+        return width
     if rotated % 2 or not 2 <= rotated <= width or (kind == "dynamic" and rotated < 4):
         allowed = f"an even number of channels of {width}"
         source.refuse("config.out_of_range", key, f"{share:g}: {rotated} channels", allowed=allowed)

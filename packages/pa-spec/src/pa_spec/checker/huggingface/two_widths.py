@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pa_spec.checker.huggingface.attention import read_softcap
 from pa_spec.checker.huggingface.dense import MAX_LAYERS, Decoder
@@ -14,7 +15,7 @@ from pa_spec.checker.huggingface.window import FULL, SLIDING, read_layer_types
 from pa_spec.checker.meaning import NO_WINDOW, LayerKind, LayerMeaning, RopeMeaning
 
 _PERIOD = 6
-_DEFAULT_ROPES: Mapping[str, Mapping[str, object]] = {
+_DEFAULT_ROPES: Mapping[str, Any] = {
     SLIDING: {"rope_type": "default", "rope_theta": 10000.0},
     FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
 }
@@ -34,8 +35,11 @@ def resolve_two_widths(identity: Identity) -> Decoder | None:
         return None
     types = _layer_types(fields, layers)
     widths = read_widths(fields, types)
+    objects = _rope_objects(fields, types)
     sources = _shared_caches(fields, types)
-    ropes = {each: _read_rope(fields, each, widths[each]) for each in widths}
+    if not widths or set(objects) != set(types):
+        return None
+    ropes = {each: _read_rope(fields, objects[each], widths[each]) for each in widths}
     used = tuple(dict.fromkeys(ropes[each] for each in types))
     made = tuple(
         _layer(fields, each, widths[each], (used.index(ropes[each]), source))
@@ -100,16 +104,25 @@ def _shared_caches(fields: Fields, types: Sequence[str]) -> tuple[int | None, ..
     return tuple(None if i < first else last[each] for i, each in enumerate(types))
 
 
-def _read_rope(fields: Fields, layer_type: str, width: Width) -> RopeMeaning:
-    """Resolve the rotary embedding of one layer type; the class knows no older spelling."""
-    written = fields.object("rope_parameters")
-    values = (_DEFAULT_ROPES if written is None else written).get(layer_type)
-    source = fields.inside(f"rope_parameters.{layer_type}", {})
-    if isinstance(values, dict):
-        source = fields.inside(f"rope_parameters.{layer_type}", values)
-        _refuse_missing(source)
-    else:
-        source.refuse("config.missing", layer_type, "nothing" if values is None else values)
+def _rope_objects(fields: Fields, types: Sequence[str]) -> Mapping[str, Fields]:
+    """Return the object of each layer type's rotary embedding, none where one is missing.
+
+    The older key replaces the newer one as it stands, be it by null; neither may be flat.
+    """
+    key = "rope_scaling" if fields.is_written("rope_scaling") else "rope_parameters"
+    is_default = key == "rope_parameters" and key not in fields
+    written = _DEFAULT_ROPES if is_default else fields.object(key) or {}
+    found = {each: written.get(each) for each in dict.fromkeys(types)}
+    objects = {each: values for each, values in found.items() if isinstance(values, dict)}
+    missing = [each for each in found if each not in objects]
+    if missing and not fields.is_broken:
+        fields.refuse("config.missing", key, f"no object for {' and '.join(missing)}")
+    return {each: fields.inside(f"{key}.{each}", objects[each]) for each in objects}
+
+
+def _read_rope(fields: Fields, source: Fields, width: Width) -> RopeMeaning:
+    """Resolve the rotary embedding of one layer type."""
+    _refuse_missing(source)
     kind = source.raw("rope_type") or source.raw("type")
     frame = RopeFrame(
         width.head_size,
