@@ -1,4 +1,4 @@
-"""Admission reproduces the contract's golden examples (spec/vectors/admission_arithmetic.json)."""
+"""Admission reproduces the contract's golden examples, and golden steps find their slots."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cache_steps import Row, candidates_of, plan_of, run_step
 from pa_cache import CacheGeometry, PagedCacheManager
-from pa_spec import StepId, StepLimits, vectors
+from pa_spec import StepId, StepLimits, TableDelta, vectors
 
 CASES = vectors("admission_arithmetic")
 ONE_ROW = [case for case in CASES if "candidates" not in case]
@@ -61,3 +61,38 @@ def test_candidates_are_selected_deferred_or_unserviceable(case: Mapping[str, An
     assert admission.selected.tolist() == case["selected"]
     assert admission.deferred.tolist() == case["deferred"]
     assert admission.unserviceable.tolist() == case["unserviceable"]
+
+
+def slots_of_row(cache: PagedCacheManager, delta: TableDelta, resident: int, end: int) -> list[int]:
+    """Return the slot of every position by the derived form, with the step's own blocks."""
+    blocks = cache.tables.block_id[resident].tolist()
+    entries = zip(
+        delta.resident.tolist(), delta.column.tolist(), delta.block_id.tolist(), strict=True
+    )
+    for owner, column, block in entries:
+        if owner == resident:
+            blocks[column] = block
+    size = cache.block_size
+    return [blocks[position // size] * size + position % size for position in range(end)]
+
+
+@pytest.mark.spec("E51", "E58", "E62")
+@pytest.mark.parametrize("case", vectors("packed_layout"), ids=lambda case: case["id"])
+def test_every_token_of_a_golden_step_has_a_slot_of_its_own(case: Mapping[str, Any]) -> None:
+    cache = PagedCacheManager(CacheGeometry(32, 16, 8, 8))
+    rows = []
+    for resident, (past, tokens) in enumerate(zip(case["past"], case["tokens"], strict=True)):
+        if past:
+            make_resident(cache, resident, past, -(-past // 16))
+        rows.append(Row(resident, resident + 1, past, tokens, past == 0))
+
+    reservation = cache.reserve(StepId(99), plan_of(rows))
+
+    slots = [
+        slot
+        for resident, end in enumerate(case["target_tokens"])
+        for slot in slots_of_row(cache, reservation.table, resident, end)
+    ]
+    assert len(set(slots)) == len(slots) == sum(case["target_tokens"])
+    assert min(slots) >= 0
+    assert max(slots) < 32 * 16

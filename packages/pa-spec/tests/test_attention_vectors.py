@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pytest
-from attention_evaluator import rounded_to_float8
+from attention_evaluator import Evaluator, rounded_to_float8
 from attention_vectors import TARGET, attention_file
 from pa_spec import validate, vectors
-from pa_spec.conformance import decode, encode
+from pa_spec.conformance import FEATURES, decode, encode, features_of
 from pa_spec.conformance.attention import attention_problems
-from pa_spec.conformance.problem import Fill
 from pa_spec.element_type import ElementType
 from vector_text import vector_text
 
@@ -29,7 +29,7 @@ def test_every_problem_is_a_legal_call() -> None:
     broken = {
         problem.id: violations
         for problem in attention_problems()
-        if (violations := validate(problem.build(Fill.MARK).signature))
+        if (violations := validate(problem.signature))
     }
 
     assert broken == {}
@@ -93,3 +93,19 @@ def test_eight_bit_floats_round_as_their_formula_says() -> None:
     found = decode(encode(numbers, ElementType.FLOAT8E4M3FN), ElementType.FLOAT8E4M3FN)
 
     assert found.tolist() == [rounded_to_float8(float(each)) for each in numbers]
+
+
+def test_every_feature_has_a_problem_that_uses_it() -> None:
+    used = {each for problem in attention_problems() for each in features_of(problem.signature)}
+
+    assert used == set(FEATURES)
+
+
+@pytest.mark.parametrize("name", ["decode", "later_chunk", "int8_per_channel", "latent"])
+def test_a_slot_that_holds_no_token_cannot_be_read_by_the_formulas(name: str) -> None:
+    """Numbers of slots without a token do not exist for them, so they cannot leak."""
+    case = deepcopy(dict(case_of(name)))
+    case["key_cache"]["slots"].popitem()
+
+    with pytest.raises(KeyError):
+        Evaluator(case).evaluate()

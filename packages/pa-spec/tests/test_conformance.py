@@ -6,6 +6,8 @@ Method: operators that refuse, answer or lack something in their own way.
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import broken_prologue
 import numpy as np
@@ -150,3 +152,14 @@ def test_a_report_reads_as_counts_and_then_what_did_not_pass() -> None:
     assert lines[1].startswith("failed: attention/qk_norm/float32 - output; stored other keys")
     assert re.search(r"output\[0, \d\]: expected -?[\d.]+, got -?[\d.]+ \(", lines[1])
     assert lines[2].startswith("not applicable: attention/one_token/float16 - no element type")
+
+
+def test_the_contract_does_not_import_the_examination_nor_that_torch() -> None:
+    program = (
+        "import sys, pa_spec; first = 'pa_spec.conformance' in sys.modules; "
+        "import pa_spec.conformance; print(first, 'torch' in sys.modules)"
+    )
+
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert result.stdout.split() == [b"False", b"False"]

@@ -18,6 +18,7 @@ from pa_spec import (
     FaultKind,
     Outcome,
     PagedAttentionInputs,
+    PagedAttentionOutputs,
     Phase,
     ResidentView,
     Rule,
@@ -34,6 +35,14 @@ from pa_spec import (
     failure_table,
     rules,
     validate,
+)
+from pa_spec.conformance import (
+    Array,
+    CaseResult,
+    CaseStatus,
+    Declaration,
+    OperatorCall,
+    run,
 )
 from pa_spec.testing import example_call
 
@@ -95,3 +104,16 @@ cell = failure_table()[Phase.RESERVE, FaultKind.ABORT]
 assert_type(cell, FailureCell)
 assert_type(cell.outcome, Outcome | None)
 names: Sequence[str] = rules()["V12"].names
+
+
+def my_operator(call: OperatorCall) -> PagedAttentionOutputs[Array]:
+    tokens, width = call.inputs.query.shape
+    assert_type(call.attributes.num_heads, int)
+    return PagedAttentionOutputs(np.zeros((tokens, width), np.float32))
+
+
+def examine() -> str:
+    report = run(my_operator, Declaration(lacks=frozenset({"latent"}), checks_values=False))
+    assert_type(report.passed, bool)
+    assert_type(report.of(CaseStatus.FAILED), tuple[CaseResult, ...])
+    return str(report)

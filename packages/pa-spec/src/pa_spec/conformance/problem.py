@@ -14,7 +14,7 @@ from pa_spec.conformance.declaration import Declaration
 from pa_spec.conformance.element import Array, decode, encode, is_integer, storage_dtype
 from pa_spec.conformance.report import CaseResult, CaseStatus, Reason
 from pa_spec.element_type import ElementType
-from pa_spec.operator import PagedAttentionInputs, PagedAttentionOutputs
+from pa_spec.operator import CallSignature, PagedAttentionInputs, PagedAttentionOutputs
 
 CACHES = ("key_cache", "value_cache")
 
@@ -60,10 +60,15 @@ class Problem:
     build: Callable[[Fill], OperatorCall]
     expected: Expected
 
+    @property
+    def signature(self) -> CallSignature:
+        """The signature of the call."""
+        return self.build(Fill.MARK).signature
+
     def examine(self, operator: Operator, declaration: Declaration) -> CaseResult:
         """Run the call and compare everything that it may and may not change."""
         before = self.build(Fill.MARK)
-        missing = declaration.missing(before.signature)
+        missing = declaration.missing(self.signature)
         if missing:
             return CaseResult(self.id, CaseStatus.NOT_APPLICABLE, f"no {missing}")
         found = self._attempt(operator, declaration, before)
