@@ -25,13 +25,17 @@ from documents import (
     script_of,
     sessions_in,
 )
+from exported_folder import save_small_model
 from import_rules import ARROWS, siblings_of
+from pa_spec import finding_kinds, rules, settings
 
 DOCUMENTS = documents_of(ROOT)
 BLOCKS = [block for each in DOCUMENTS for block in blocks_of(each, ROOT)]
 SHELL_BLOCKS = [each for each in BLOCKS if each.language in SHELL]
 PYTHON_BLOCKS = [each for each in BLOCKS if each.language == "python"]
 TIMEOUT_SECONDS = 300
+# Their reader has a model in the folder my-model.
+NEEDS_A_MODEL = {"docs/check-your-model.md"}
 
 
 def test_each_package_and_the_root_show_an_example_with_its_output() -> None:
@@ -57,11 +61,23 @@ def test_a_python_example_prints_what_the_document_says(block: Block, tmp_path: 
     "document", sorted({each.document for each in SHELL_BLOCKS if run_here(each)})
 )
 def test_the_commands_of_a_document_run_one_after_another(document: str, tmp_path: Path) -> None:
+    if document in NEEDS_A_MODEL:
+        save_small_model(tmp_path / "my-model")
     for block in SHELL_BLOCKS:
         if block.document == document and run_here(block):
             result = run(["bash", "-euo", "pipefail", "-c", run_here(block)], tmp_path)
 
             assert result.returncode == 0, f"{block}: {result.stderr}"
+            assert block.expected in {None, result.stdout}, str(block)
+
+
+def test_ids_that_the_documents_name_exist(root: Path) -> None:
+    areas = {each.partition(".")[0] for each in finding_kinds()}
+    pattern = re.compile(rf"`((?:V\d+)|(?:{'|'.join(sorted(areas))})\.[a-z][a-z_]+)`")
+    named = set(pattern.findall((root / "docs" / "check-your-model.md").read_text("utf-8")))
+
+    assert len(named) > 20
+    assert named - {*finding_kinds(), *rules()} <= {*settings(), "config.json"}
 
 
 def test_the_scripts_in_a_record_of_runs_by_hand_exist(root: Path) -> None:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
 
 
@@ -12,9 +14,12 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
-def test_example_prints_what_the_readme_shows(tmp_path: Path) -> None:
-    (example,), (shown,) = blocks("python"), blocks("text")
-
+@pytest.mark.parametrize(
+    ("example", "shown"),
+    list(zip(blocks("python"), blocks("text"), strict=True)),
+    ids=["call", "model"],
+)
+def test_example_prints_what_the_readme_shows(example: str, shown: str, tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", example],
         capture_output=True,
