@@ -65,6 +65,43 @@ def test_a_refusal_that_is_not_declared_is_a_crash() -> None:
     assert "prompt" not in found
 
 
+def test_an_operator_of_one_type_meets_every_rule_that_can_be_said_in_it() -> None:
+    declaration = Declaration(element_types=frozenset({ElementType.BFLOAT16}))
+
+    report = run(NaiveOperator(), declaration)
+
+    said = {
+        each.id: each.detail
+        for each in report.of(CaseStatus.NOT_APPLICABLE)
+        if each.id.startswith(("rule/", "value/"))
+    }
+    assert report.passed
+    assert said == {
+        "rule/valid_float32_on_a_gpu_is_the_backends_choice": "arrays are on the host",
+        "rule/key_on_another_device": "arrays are on the host",
+        "rule/metadata_on_the_device": "arrays are on the host",
+        "rule/cache_of_another_float": "means something else in bfloat16",
+        "rule/key_of_another_type": "means something else in bfloat16",
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "detail"),
+    [
+        (np.zeros((5, 64), np.float16), "output: expected float32, got float16"),
+        (np.zeros((5, 8), np.float32), "output: expected an array [5, 64], got (5, 8)"),
+        (np.full((5, 64), np.nan, np.float32), "output: expected finite numbers"),
+    ],
+)
+def test_a_legal_neighbour_must_be_answered_and_not_only_accepted(
+    answer: Array, detail: str
+) -> None:
+    report = run(lambda call: PagedAttentionOutputs(answer), FLOAT32_ONLY)
+
+    found = next(each for each in report.results if each.id == "rule/negative_softcap/neighbour")
+    assert (found.reasons, found.detail) == ((Reason.OUTPUT,), detail)
+
+
 class OwnWords(NaiveOperator):
     """Gives the right rule with a message of its own."""
 

@@ -8,13 +8,22 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
+
 from pa_spec.conformance.call import Operator, OperatorCall
 from pa_spec.conformance.declaration import Declaration
+from pa_spec.conformance.element import decode, storage_dtype
 from pa_spec.conformance.material import call_of
 from pa_spec.conformance.report import CaseResult, CaseStatus, Reason
 from pa_spec.contract.vector import vectors
 from pa_spec.element_type import ElementType
-from pa_spec.operator import CallSignature, PagedAttentionInputs, TensorSignature
+from pa_spec.operator import (
+    CallSignature,
+    KvCacheLayout,
+    PagedAttentionInputs,
+    PagedAttentionOutputs,
+    TensorSignature,
+)
 from pa_spec.testing import example_call
 from pa_spec.validation import validate
 
@@ -43,7 +52,7 @@ class RuleCase:
         before = self.build(signature)
         call = before.copy()
         try:
-            operator(call)
+            outputs = operator(call)
         except declaration.refusals as refused:
             return self._refused(
                 refused, _changes(before, call), names_rules=declaration.names_rules
@@ -52,6 +61,9 @@ class RuleCase:
             return self._failed(Reason.CRASHED, f"{type(error).__name__}: {error}")
         if self.rule_ids:
             return self._failed(Reason.ACCEPTED, f"breaks {', '.join(sorted(self.rule_ids))}")
+        unusable = _unusable(signature, outputs)
+        if unusable:
+            return self._failed(Reason.OUTPUT, unusable)
         return CaseResult(self.id, CaseStatus.PASSED)
 
     def _spoken(self, declaration: Declaration) -> tuple[CallSignature, str]:
@@ -131,6 +143,24 @@ def _in_another_type(signature: CallSignature, other: ElementType) -> CallSignat
 
 def _is_float32(name: str, tensor: TensorSignature) -> bool:
     return name not in _OWN_TYPES and tensor.element_type is ElementType.FLOAT32
+
+
+def _unusable(signature: CallSignature, outputs: object) -> str:
+    """Say why outputs cannot be those of a legal call on finite numbers, "" when they can."""
+    if not isinstance(outputs, PagedAttentionOutputs):
+        return f"expected PagedAttentionOutputs, got {type(outputs).__name__}"
+    attributes, query = signature.attributes, signature.inputs.query
+    is_latent = attributes.kv_cache_layout == KvCacheLayout.LATENT.value
+    width = (is_latent and attributes.v_head_size) or signature.head_size
+    shape, output = (signature.num_tokens, attributes.num_heads * width), outputs.output
+    if not isinstance(output, np.ndarray) or output.shape != shape:
+        found = getattr(output, "shape", type(output).__name__)
+        return f"output: expected an array {list(shape)}, got {found}"
+    if output.dtype != storage_dtype(query.element_type):
+        return f"output: expected {storage_dtype(query.element_type)}, got {output.dtype}"
+    if not np.isfinite(decode(output, query.element_type)).all():
+        return "output: expected finite numbers"
+    return ""
 
 
 def _changes(before: OperatorCall, after: OperatorCall) -> str:
