@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
-
 from pa_spec.checker.finding import Finding, Findings
 from pa_spec.checker.graph.node import check_nodes
 from pa_spec.checker.graph.reader import read_graph

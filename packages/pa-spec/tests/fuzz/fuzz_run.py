@@ -21,6 +21,8 @@ LIMITS = ("-timeout=20", "-rss_limit_mb=2048", "-max_len=20000", "-len_control=0
 def main() -> None:
     """Run libFuzzer, which ends the process."""
     name, *options = sys.argv[1:]
+    # Where the models are built that tests and targets start from.
+    sys.path.append(str(Path(__file__).parents[1]))
     with atheris.instrument_imports(include=["pa_spec"]):
         target = import_module(name)
         # The parts of the checker are imported when they are needed: too late to be measured.
