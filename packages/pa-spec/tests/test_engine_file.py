@@ -19,9 +19,9 @@ from pa_spec.checker.engine_file import check_engine_document
 from pa_spec.checker.setting import check_settings
 
 LIMITS = ("block_size", "num_blocks", "max_batch_size", "max_scheduled_tokens")
-KEYS_OF_DYNAMIC = (
-    "block_size, gpu_utilization_factor, max_batch_size, max_scheduled_tokens, num_blocks, "
-    "prefix_caching"
+DYNAMIC = "engine.dynamic_batching."
+KEYS_OF_DYNAMIC = ", ".join(
+    sorted(each.removeprefix(DYNAMIC) for each in settings() if each.startswith(DYNAMIC))
 )
 
 
