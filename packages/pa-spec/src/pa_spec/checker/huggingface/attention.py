@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pa_spec.checker.huggingface.family import Family
 from pa_spec.checker.huggingface.field import Fields
 
+MAX_HEAD_SIZE = 2**16
+"""Widths that are resolved; published heads have at most 1024 channels."""
+
 
 @dataclass(frozen=True, slots=True)
 class Heads:
@@ -46,6 +49,10 @@ def _check(fields: Fields, family: Family, heads: Heads) -> None:
     ):
         allowed = f"a multiple of num_attention_heads={heads.num_heads}"
         fields.refuse("config.contradiction", "hidden_size", heads.hidden_size, allowed=allowed)
+    elif heads.head_size > MAX_HEAD_SIZE:
+        name = "head_dim" if "head_dim" in fields else "hidden_size"
+        allowed = f"heads of at most {MAX_HEAD_SIZE} channels"
+        fields.refuse("config.out_of_range", name, fields.raw(name), allowed=allowed)
     elif heads.head_size % 8 or heads.head_size == 0:
         name = "head_dim" if "head_dim" in fields else "hidden_size / num_attention_heads"
         fields.refuse("V10", name, heads.head_size)

@@ -34,6 +34,16 @@ _RESOLVERS: Mapping[str, Callable[[Identity, ElementType], Decoder | None]] = Ma
 )
 """By the resolver that a family names in spec/models; it is given the type of activations."""
 
+_OTHER_NAMES = MappingProxyType(
+    {
+        "half": ElementType.FLOAT16,
+        "float": ElementType.FLOAT32,
+        "double": ElementType.FLOAT64,
+        "float8_e4m3fn": ElementType.FLOAT8E4M3FN,
+    }
+)
+"""Names of torch that ONNX spells otherwise."""
+
 _CACHED = (ElementType.FLOAT16, ElementType.BFLOAT16, ElementType.FLOAT32)
 
 
@@ -97,7 +107,7 @@ def _written_type(fields: Fields) -> ElementType | None:
     if fields.is_broken or not name:
         return None
     known = {each.value: each for each in ElementType}
-    known |= {"half": ElementType.FLOAT16, "float": ElementType.FLOAT32}
+    known |= _OTHER_NAMES
     if name not in known:
         key = "dtype" if newer else "torch_dtype"
         allowed = f"one of {', '.join(each.value for each in _CACHED)}"

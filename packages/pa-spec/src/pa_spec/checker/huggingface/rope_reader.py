@@ -9,6 +9,9 @@ from pa_spec.checker.huggingface.rope import ROPE_KINDS
 from pa_spec.checker.huggingface.rope_parameter import read_factor, read_parameters
 from pa_spec.checker.meaning import RopeMeaning
 
+MAX_ROTARY_DIM = 2**16
+"""Rotated channels that are resolved; published heads have at most 1024."""
+
 ORIGINAL = "original_max_position_embeddings"
 _STRETCHED = ("llama3", "yarn", "longrope")
 
@@ -40,7 +43,8 @@ def read_rope(fields: Fields, source: Fields, frame: RopeFrame, kind: str = "") 
     kind = kind or read_kind(source)
     original = _original_tokens(fields, source, frame, kind)
     share = _share(fields, source)
-    rotary_dim = _rotary_dim(source, frame, kind, share)
+    writer = source if source.is_written("partial_rotary_factor") else fields
+    rotary_dim = _rotary_dim(writer, frame, kind, share)
     theta = source.number("rope_theta", frame.theta, above=1.0)
     factor = read_factor(source, kind, frame.trained_tokens / original)
     parameters = read_parameters(source, kind, rotary_dim)
@@ -89,21 +93,26 @@ def _share(fields: Fields, source: Fields) -> float:
     return fields.number(key, 1.0 if fields.default(key) is None else None)
 
 
-def _rotary_dim(source: Fields, frame: RopeFrame, kind: str, share: float) -> int:
+def _rotary_dim(writer: Fields, frame: RopeFrame, kind: str, share: float) -> int:
     """Return the rotated channels of a head, as transformers rounds them: down."""
     width = frame.head_size
     key = "partial_rotary_factor"
+    if width > MAX_ROTARY_DIM:
+        # Frequencies are tabulated: a width that nobody has must not cost its memory.
+        allowed = f"at most {MAX_ROTARY_DIM} rotated channels"
+        writer.refuse("config.out_of_range", "head size", width, allowed=allowed)
+        return 2
     if kind == "proportional":
         return width
     rotated = int(width * share)
     if not frame.rotates_part and rotated != width:
         if kind == "default":
-            source.report("config.ignored", key, share, allowed="1: whole heads are rotated")
+            writer.report("config.ignored", key, share, allowed="1: whole heads are rotated")
             return width
         allowed = f"1, as the family rotates whole heads, of {width} channels"
-        source.refuse("config.contradiction", key, share, allowed=allowed)
+        writer.refuse("config.contradiction", key, share, allowed=allowed)
         return width
     if rotated % 2 or not 2 <= rotated <= width or (kind == "dynamic" and rotated < 4):
         allowed = f"an even number of channels of {width}"
-        source.refuse("config.out_of_range", key, f"{share:g}: {rotated} channels", allowed=allowed)
+        writer.refuse("config.out_of_range", key, f"{share:g}: {rotated} channels", allowed=allowed)
     return max(rotated, 2)

@@ -57,8 +57,7 @@ def layer_type_sources(fields: Fields) -> Mapping[str, Fields]:
         if parameters is not None and not isinstance(parameters.get(FULL), dict):
             allowed = f"rope_parameters with {FULL}, which it amends"
             fields.refuse("config.contradiction", "rope_scaling", scaling, allowed=allowed)
-        amended = {**_raw(parameters, FULL), **scaling}
-        _report_lost_type(fields, scaling, amended)
+        amended = _drop_lost_type(fields, scaling, {**_raw(parameters, FULL), **scaling})
         found[FULL] = fields.inside("rope_scaling", amended, _NULLABLE)
     if parameters and not {FULL, SLIDING} & set(parameters):
         allowed = f"one object for {FULL} and one for {SLIDING}; class defaults are used"
@@ -95,10 +94,13 @@ def _canonical(values: Mapping[str, Any], theta: Any) -> dict[str, Any]:
     return {"rope_theta": theta, **values, "rope_type": kind, "type": kind}
 
 
-def _report_lost_type(
-    fields: Fields, scaling: Mapping[str, Any], amended: Mapping[str, Any]
-) -> None:
-    older = scaling.get("type")
-    if "rope_type" not in scaling and older not in (None, amended.get("rope_type", older)):
-        allowed = "rope_type: the older key is not read beside the class's own rope_type"
-        fields.report("config.ignored", "rope_scaling.type", older, allowed=allowed)
+def _drop_lost_type(
+    fields: Fields, scaling: Mapping[str, Any], amended: dict[str, Any]
+) -> dict[str, Any]:
+    """Leave out an older type that the class's own rope_type hides, after reporting it."""
+    older, newer = scaling.get("type"), amended.get("rope_type")
+    if older is None or newer is None or "rope_type" in scaling or older == newer:
+        return amended
+    allowed = "rope_type: the older key is not read beside the class's own rope_type"
+    fields.report("config.ignored", "rope_scaling.type", older, allowed=allowed)
+    return {key: value for key, value in amended.items() if key != "type"}
