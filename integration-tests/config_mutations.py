@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from export_mutation import (
+    all_of,
     at,
     attribute,
     both,
     broken,
     new_input,
     new_state,
+    node_input,
     rename,
     stored,
     without,
 )
-from graph_mutations import F16, I64, INPUTS, OUTPUTS
+from graph_mutations import F16, F32, I64, INPUTS, OUTPUTS
 
 DECODER = "model.decoder"
 GROUPS = f"{DECODER}.state_groups"
@@ -223,6 +225,17 @@ RINGS = (
         rename("block_table_windowed", "window_pages"),
         at(f"{INPUTS}.block_table_windowed", "window_pages"),
     ),
+)
+
+QUANTIZED = (
+    broken("no scale", "V46", node_input(14, "")),
+    broken("scale of eight", "V47", stored("scales", F32, 8, index=14)),
+    broken("half of a scale", "V98", stored("scales", F16, 1, index=14)),
+    broken("no scheme", "V44", all_of(attribute("k_quant_type", "NONE"), node_input(14, ""))),
+    broken("scheme of a newer revision", "V8", attribute("v_quant_type", "PER_TOKEN")),
+    broken("other cache type", "V49", attribute("k_cache_dtype", "float8e4m3fn")),
+    broken("as exported", ""),
+    broken("its own cache type", "", attribute("k_cache_dtype", "int8")),
 )
 
 STATES = (

@@ -40,7 +40,11 @@ SMALL = {
     "model": config.MODEL_KEYS,
     "session": config.SESSION_KEYS,
 }
-RANDOM = {"qwen2_windows": config.RINGS, "qwen3_5": config.STATES}
+RANDOM = {"qwen2_windows": config.RINGS, "qwen3_5": config.STATES, "llama": config.QUANTIZED}
+"""Mutations of random models; llama with int8 caches."""
+
+
+SCALES = '{"scales": {"k_scales": [[0.05], [0.05], [0.05]], "v_scales": [[0.05], [0.05], [0.05]]}}'
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +63,10 @@ def small(exports: Path) -> ExportedModel:
 
 def exported(exports: Path, name: str, **options: str) -> Path:
     """Export a random model, once for each set of options."""
+    if options.get("kv_cache_quant_scheme", "").endswith("per_tensor"):
+        scales = exports / "scales.json"
+        scales.write_text(SCALES)
+        options["kv_cache_scale_file"] = str(scales)
     precision = options.pop("precision", "fp16")
     words = [word.replace("/", "_") for pair in options.items() for word in pair]
     folder = exports / "_".join((name, precision, *words[-40:]))
@@ -163,7 +171,8 @@ def test_a_difference_from_the_model_itself_is_reported(
 def test_a_mutation_of_windows_and_fixed_state_is_reported_by_its_ids(
     exports: Path, tmp_path: Path, model: str, mutation: Mutation
 ) -> None:
-    source = ExportedModel(exported(exports, model), exports / model)
+    options = {"kv_cache_quant_scheme": "int8_per_tensor"} if model == "llama" else {}
+    source = ExportedModel(exported(exports, model, **options), exports / model)
 
     report = source.check(mutation, tmp_path)
 
@@ -223,9 +232,6 @@ def test_an_export_is_understood_and_compared_with_its_model(exports: Path, mode
     assert ids_of(report) == UNLIKE.get(model, set()), [str(each) for each in report.findings]
 
 
-SCALES = '{"scales": {"k_scales": [[0.05], [0.05], [0.05]], "v_scales": [[0.05], [0.05], [0.05]]}}'
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -243,13 +249,7 @@ SCALES = '{"scales": {"k_scales": [[0.05], [0.05], [0.05]], "v_scales": [[0.05],
 def test_the_builders_options_are_understood(
     exports: Path, options: dict[str, str], expected: set[str]
 ) -> None:
-    given = dict(options)
-    if given.get("kv_cache_quant_scheme", "").endswith("per_tensor"):
-        scales = exports / "scales.json"
-        scales.write_text(SCALES)
-        given["kv_cache_scale_file"] = str(scales)
-
-    folder = exported(exports, "llama", **given)
+    folder = exported(exports, "llama", **options)
     report = check_model(folder, CheckOptions(reference_config=str(exports / "llama")))
 
     assert ids_of(report) == expected, [str(each) for each in report.findings]

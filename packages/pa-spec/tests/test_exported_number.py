@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import pytest
@@ -126,6 +127,32 @@ def test_an_object_that_is_none_is_one_finding(place: str, value: Any) -> None:
 @pytest.mark.parametrize("place", ["model", "model.decoder"])
 def test_an_object_that_is_missing_is_one_finding(place: str) -> None:
     assert ids_in(found_in(configured(without=[place]), graph())) == ["exported.missing_key"]
+
+
+MANY = 50_000
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("model.decoder.state_groups", [{"kind": "paged_kv", "layer_ids": [0]}] * MANY),
+        ("model.decoder.state_groups", [{"kind": "paged_kv", "layer_ids": [0] * MANY}]),
+        ("model.decoder.state_groups", [{"kind": "fixed_conv", "layer_ids": [0]}] * MANY),
+        ("model.decoder.inputs", {f"key{i}": f"name%d{i}" for i in range(MANY)}),
+        ("model.decoder", {f"filenam{i}": i for i in range(MANY)}),
+        ("model.decoder.pipeline", [{"a": {"filename": "x"}}] * MANY),
+        ("model.decoder.session_options.provider_options", [{"cuda": {}}] * MANY),
+        ("model.eos_token_id", [2] * MANY),
+        ("model.decoder.sliding_window", {"window_size": 4, "layers": [0] * MANY}),
+    ],
+)
+def test_what_is_enormous_takes_seconds_at_most(place: str, value: Any) -> None:
+    document = configured({place: value})
+    began = time.process_time()
+
+    found_in(document, graph())
+
+    assert time.process_time() - began < 3
 
 
 JSON = st.recursive(

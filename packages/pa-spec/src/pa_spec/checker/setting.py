@@ -171,6 +171,8 @@ def _type_id(key: str) -> str:
 
 def _fault(row: Setting, value: bool | float) -> str:  # noqa: FBT001 - a setting's value
     """Return the id of the rule that a value of the right type breaks, "" when none."""
+    if row.status == "unused":
+        return ""
     if row.key.startswith("engine.") and row.type == "int":
         if not 1 <= value <= _INT32_MAX:
             return "V72"

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from pa_spec.checker.exported.decoder import Decoder
 from pa_spec.checker.exported.feed import Feed
-from pa_spec.checker.exported.manifest import Group
 from pa_spec.checker.exported.shape_text import (
     are_compatible,
     have_same_type,
@@ -53,13 +52,13 @@ def bind_state(
     """
     latent, declared = _latent_caches(graph), _declared_outputs(graph)
     found: list[BoundPair] = []
-    for group in decoder.manifest.groups:
-        for names in PAIRS[group.kind]:
+    for kind in decoder.manifest.layers:
+        for names in PAIRS[kind]:
             templates = [decoder.templates.get(name) for name in names]
             if None in templates:
                 continue
             past, present = (each for each in templates if each is not None)
-            binding = _Binding(decoder, graph, group, past, present, latent, declared)
+            binding = _Binding(decoder, graph, kind, past, present, latent, declared)
             found += _bind(binding, feed, blamed)
     return tuple(found)
 
@@ -90,7 +89,7 @@ def check_paged_geometry(decoder: Decoder, graph: Graph, pairs: Sequence[BoundPa
 class _Binding:
     decoder: Decoder
     graph: Graph
-    group: Group
+    kind: GroupKind
     past: Template
     present: Template
     latent: frozenset[str]
@@ -111,7 +110,8 @@ class _Binding:
 
     def layers(self) -> Sequence[int]:
         """Return the layers, no more than a few beyond what the graph can have tensors for."""
-        return self.group.layer_ids[: len(self.graph.inputs) + len(self.graph.outputs) + 1]
+        found = self.decoder.manifest.layers[self.kind]
+        return found[: len(self.graph.inputs) + len(self.graph.outputs) + 1]
 
 
 def _latent_caches(graph: Graph) -> frozenset[str]:
@@ -150,7 +150,7 @@ def _bind(binding: _Binding, feed: Feed, blamed: frozenset[str]) -> Iterator[Bou
         if present is None:
             absent["output"].append(names[1])
         if past and present and _are_alike(binding, past, present):
-            yield BoundPair(binding.group.kind, layer_id, past, present)
+            yield BoundPair(binding.kind, layer_id, past, present)
     for template, case in ((binding.past, "input"), (binding.present, "output")):
         if absent[case]:
             _report_absent(binding, template, absent[case], case)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from itertools import islice
 from typing import final
 
 from pa_spec.checker.exported.decoder import Decoder
@@ -14,6 +15,9 @@ from pa_spec.state import GroupKind
 
 _OF_OTHER_STEPS = ("attention_mask", "inputs_embeds")
 """Inputs that a configuration may name though no step of packed tokens feeds them."""
+
+_MOST_TEMPLATES = 20
+"""Templates of keys unknown here; readers have fewer."""
 
 _MOST_COMPARED = 200
 """Names that are compared for similarity; a hostile graph has a hundred thousand."""
@@ -50,7 +54,7 @@ class Feed:
         is_required: there must be one, whatever it is called.
         """
         names = list(self._unfed)[:_MOST_COMPARED] if self._claims < _MOST_COMPARED else []
-        similar = next(iter(get_close_matches(missing, names, n=1)), "")
+        similar = next(iter(get_close_matches(missing, names, n=1)), "") if names else ""
         self._claims += 1
         self._unmatched += is_required and not similar
         self._unfed.pop(similar, None)
@@ -119,6 +123,6 @@ def _fed_names(decoder: Decoder) -> set[str]:
 
 def _other_templates(decoder: Decoder) -> list[Template]:
     state = state_bindings()
-    texts = [text for key, text in decoder.inputs.values.items() if key not in state]
-    found = [as_template(text) for text in texts if isinstance(text, str)]
-    return [each for each in found if each is not None]
+    texts = (text for key, text in decoder.inputs.values.items() if key not in state)
+    found = (as_template(text) for text in texts if isinstance(text, str))
+    return list(islice((each for each in found if each is not None), _MOST_TEMPLATES))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pa_spec.checker.exported.section import INT32_MAX, Section, as_int
@@ -20,38 +20,36 @@ _FIXED_BINDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layers that keep one kind of state; only ids that the decoder has, each once.
-
-    members: the same ids, for the question whether one is among them.
-    """
+    """Layers that keep one kind of state; only ids that the decoder has, each once."""
 
     kind: GroupKind
     layer_ids: Sequence[int]
-    members: Container[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The groups of a decoder.
+    """Which layers keep which kind of state.
 
     is_sound: nothing was wrong with them, so that what they leave out is left out on purpose.
+    layers: those of each kind, each once. members: the same, to ask for one.
     """
 
-    groups: tuple[Group, ...]
     is_sound: bool
+    layers: Mapping[GroupKind, Sequence[int]]
+    members: Mapping[GroupKind, Container[int]]
 
     def owns(self, kind: GroupKind, layer_id: int) -> bool:
         """Return whether a layer keeps a kind of state."""
-        return any(group.kind is kind and layer_id in group.members for group in self.groups)
+        return kind in self.members and layer_id in self.members[kind]
 
     def num_layers(self, kind: GroupKind) -> int:
         """Return how many layers keep a kind of state."""
-        return sum(len(group.layer_ids) for group in self.groups if group.kind is kind)
+        return len(self.layers.get(kind, ()))
 
     @property
     def kinds(self) -> frozenset[GroupKind]:
         """The kinds of state that any layer keeps."""
-        return frozenset(group.kind for group in self.groups)
+        return frozenset(self.layers)
 
 
 def read_manifest(decoder: Section, num_layers: int | None, *, is_dynamic: bool) -> Manifest:
@@ -60,8 +58,9 @@ def read_manifest(decoder: Section, num_layers: int | None, *, is_dynamic: bool)
     Reports V76, V77, V82 and V83.
     """
     if not decoder.has(_KEY):
-        every = range(num_layers or 0)
-        return Manifest((Group(GroupKind.PAGED_KV, every, every),), num_layers is not None)
+        kind, every = GroupKind.PAGED_KV, range(num_layers or 0)
+        is_sound = num_layers is not None
+        return Manifest(is_sound, {kind: every}, {kind: every})
     before = decoder.findings.total
     value, place = decoder.values[_KEY], decoder.place(_KEY)
     groups: tuple[Group, ...] = ()
@@ -73,7 +72,11 @@ def read_manifest(decoder: Section, num_layers: int | None, *, is_dynamic: bool)
         groups = tuple(_read_groups(decoder, value, num_layers))
     if groups and decoder.findings.total == before:
         _check_kinds(decoder, groups, is_dynamic=is_dynamic)
-    return Manifest(groups, decoder.findings.total == before)
+    members: dict[GroupKind, dict[int, None]] = {}
+    for group in groups:
+        members.setdefault(group.kind, {}).update(dict.fromkeys(group.layer_ids))
+    layers = {kind: tuple(found) for kind, found in members.items()}
+    return Manifest(decoder.findings.total == before, layers, members)
 
 
 def _read_groups(
@@ -89,8 +92,7 @@ def _read_groups(
         section.check_keys("model.decoder.state_groups")
         kind = _read_kind(section)
         if kind is not None:
-            layer_ids = _read_layers(section, num_layers)
-            yield Group(kind, layer_ids, frozenset(layer_ids))
+            yield Group(kind, _read_layers(section, num_layers))
 
 
 def _read_kind(section: Section) -> GroupKind | None:

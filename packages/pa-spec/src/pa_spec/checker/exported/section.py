@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
@@ -12,6 +13,8 @@ from pa_spec.checker.text import did_you_mean, shown
 from pa_spec.contract.configuration import model_objects
 
 INT32_MAX = 2**31 - 1
+_MOST_COMPARED = 100
+"""Unknown keys of one object that are compared with known ones; comparing is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +88,18 @@ class Section:
     def check_keys(self, row: str = "") -> None:
         """Report keys that are nearly known ones; others may be a newer reader's."""
         known = model_objects()[row or self.key].keys
-        for name in self.values:
-            if name not in known:
-                suggestion = did_you_mean(name, known)
-                if suggestion and not self.file_has(suggestion):
-                    place, actual = self.place(name), shown(name) + suggestion
-                    allowed = ", ".join(known)
-                    self.findings.add("exported.key_slip", place, name, actual, allowed=allowed)
+        unknown = (name for name in self.values if name not in known)
+        for name in islice(unknown, _MOST_COMPARED):
+            suggestion = did_you_mean(name, known)
+            if suggestion and not self._has_suggested(suggestion):
+                place, actual = self.place(name), shown(name) + suggestion
+                allowed = ", ".join(known)
+                self.findings.add("exported.key_slip", place, name, actual, allowed=allowed)
 
-    def file_has(self, suggestion: str) -> bool:
+    def _has_suggested(self, suggestion: str) -> bool:
         """Return whether the key that a suggestion names is given as well: then it is no slip."""
-        return any(f" {name}?" in suggestion for name in self.values)
+        known = suggestion.removeprefix(" (did you mean ").removesuffix("?)")
+        return known in self.values
 
 
 def as_int(value: object) -> int | None:

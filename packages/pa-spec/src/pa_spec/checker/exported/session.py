@@ -15,6 +15,7 @@ from pa_spec.state import GroupKind
 _OPTIONS = "session_options"
 _PROVIDERS = "provider_options"
 _GRAPH = "enable_cuda_graph"
+_MOST_STAGES = 100
 _CUDA = ("cuda", "cudaexecutionprovider")
 
 
@@ -22,6 +23,9 @@ def decoder_files(decoder: Decoder) -> tuple[str, ...]:
     """Return the ONNX files that a decoder is in, below the folder; others are reported."""
     if decoder.section.has("pipeline") and not decoder.section.has("filename"):
         stages = list(_stages(decoder.section.values["pipeline"]))
+        if len(stages) > _MOST_STAGES:
+            decoder.section.wrong("pipeline", "stages", most=_MOST_STAGES)
+            return ()
         place, actual = decoder.section.place("pipeline"), f"{len(stages)} graphs"
         decoder.findings.add("exported.pipeline", place, "pipeline", actual)
         sections = [_stage(decoder, each) for each in stages]
