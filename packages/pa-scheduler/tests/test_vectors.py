@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from naive_policy import Row
-from pa_scheduler import DecodeFirstPolicy
+from pa_scheduler import DecodeFirstPolicy, bucket_columns
 from pa_spec import StepLimits, vectors
 from policy_views import admit, resident_view, waiting_view
 
@@ -49,3 +49,11 @@ def test_the_policy_hands_out_tokens_as_the_contract_says(case: Mapping[str, Any
 
     assert plan.resident.tolist() == list(range(len(rows)))
     assert plan.tokens.tolist() == case["tokens"]
+
+
+@pytest.mark.spec("E122")
+@pytest.mark.parametrize("case", vectors("column_buckets"), ids=lambda case: case["id"])
+def test_columns_come_in_the_buckets_of_the_contract(case: Mapping[str, Any]) -> None:
+    columns = bucket_columns(case["longest"], case["block_size"], case["max_columns"] or None)
+
+    assert columns == case["columns"]
