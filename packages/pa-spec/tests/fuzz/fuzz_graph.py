@@ -136,18 +136,15 @@ def _change_messages(message: Any, field: Any, choices: Choices) -> None:
 
 
 def _scalar(field: Any, choices: Choices) -> Any:
-    match field.type:
-        case field.TYPE_STRING:
-            return choices.one_of(NAMES)
-        case field.TYPE_BYTES:
-            return choices.rest(choices.number(40))
-        case field.TYPE_FLOAT | field.TYPE_DOUBLE:
-            return choices.one_of(FLOATS)
-        case field.TYPE_ENUM:
-            return choices.number(30)
-        case field.TYPE_UINT64:
-            return abs(choices.one_of(NUMBERS))
-        case field.TYPE_INT64:
-            return choices.one_of(NUMBERS)
-        case _:
-            return max(min(choices.one_of(NUMBERS), 2**31 - 1), -1)
+    if field.type == field.TYPE_STRING:
+        return choices.one_of(NAMES)
+    if field.type == field.TYPE_BYTES:
+        return choices.rest(choices.number(40))
+    if field.type in (field.TYPE_FLOAT, field.TYPE_DOUBLE):
+        return choices.one_of(FLOATS)
+    if field.type == field.TYPE_ENUM:
+        return choices.one_of([each.number for each in field.enum_type.values])
+    number = choices.one_of(NUMBERS)
+    smallest = 0 if field.type == field.TYPE_UINT64 else -1
+    largest = 2**31 - 1 if field.type == field.TYPE_INT32 else 2**63 - 1
+    return max(min(number, largest), smallest)

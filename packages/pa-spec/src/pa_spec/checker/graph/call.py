@@ -22,6 +22,8 @@ from pa_spec.validation.call import ACTIVATION_TYPES, QUANTIZED_TYPES, allowed
 
 _UNKNOWN = SymbolicTensor(None, None)
 _QUANTIZED = ElementType.INT8
+# Whose first axis is called so in the messages of rules.
+_LETTERS = {"block_table": "B", "query": "T"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +100,9 @@ def in_symbols(violation: ContractViolation, call: NodeCall) -> ContractViolatio
             actual = actual.replace(lengths, symbols)
         elif name in expected:
             expected = expected.replace(lengths, symbols)
-        for letter, owner in (("B", "block_table"), ("T", "query")):
-            length = assumed.shape[0] if assumed.shape else None
-            if name == owner and not isinstance(tensor.shape[0], int):
-                expected = expected.replace(f"{letter}={length}", letter)
+        letter = _LETTERS.get(name)
+        if letter and tensor.shape and not isinstance(tensor.shape[0], int):
+            expected = expected.replace(f"{letter}={assumed.shape[0]}", letter)
     return ContractViolation(violation.rule_id, violation.name, expected, actual)
 
 
