@@ -188,7 +188,9 @@ def test_a_report_reads_as_counts_and_then_what_did_not_pass() -> None:
     assert re.fullmatch(r"contract 1\.0: \d+ passed, 1 failed, \d+ not applicable", lines[0])
     assert lines[1].startswith("failed: attention/qk_norm/float32 - output; stored other keys")
     assert re.search(r"output\[0, \d\]: expected -?[\d.]+, got -?[\d.]+ \(", lines[1])
-    assert lines[2].startswith("not applicable: attention/one_token/float16 - no element type")
+    assert re.fullmatch(r"not applicable, no element type float16 \(\d+\):", lines[2])
+    assert lines[3].startswith("    attention/one_token/float16 attention/prompt/float16 ")
+    assert max(map(len, lines[2:])) <= 100
 
 
 def test_the_contract_does_not_import_the_examination_nor_that_torch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -51,7 +52,7 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class ConformanceReport:
-    """The results of all cases, in order. `str()` lists what did not pass."""
+    """The results of all cases, in order. `str()` lists what did not pass, and why."""
 
     contract_version: str
     results: tuple[CaseResult, ...]
@@ -74,6 +75,22 @@ class ConformanceReport:
             f"contract {self.contract_version}: {summary}",
             *([self.note] if self.note else []),
         ]
-        for status in (CaseStatus.FAILED, CaseStatus.NOT_APPLICABLE):
-            lines += [str(each) for each in self.of(status)]
+        lines += [str(each) for each in self.of(CaseStatus.FAILED)]
+        by_detail: dict[str, list[str]] = {}
+        for each in self.of(CaseStatus.NOT_APPLICABLE):
+            by_detail.setdefault(each.detail, []).append(each.id)
+        for detail, ids in by_detail.items():
+            lines.append(f"{CaseStatus.NOT_APPLICABLE.value}, {detail} ({len(ids)}):")
+            lines += _wrapped(ids)
         return "\n".join(lines)
+
+
+def _wrapped(words: Sequence[str], width: int = 100) -> list[str]:
+    """Lay words out in indented lines; never breaks a word."""
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"    {word}")
+    return lines
