@@ -6,6 +6,7 @@ full attention matrices; the decoder runs the same sequences over paged caches, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 import torch
 from pa_models.fields import Fields
 from pa_models.model_config import ModelConfig, read_model_config
-from pa_models.testing import PagedRun, tiny_config, write_checkpoint
+from pa_models.testing import PagedRun, tiny_config, write_checkpoint, write_gguf
 from pa_spec import ContractViolation, Decoder, DecoderState, EngineFailed, PagedLayer
 from torch import Tensor
 
@@ -25,7 +26,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "llama, every bias": ("llama", {"attention_bias": True, "mlp_bias": True}),
     "llama, tied": ("llama", {"tie_word_embeddings": True}),
-    "llama, half rotated": ("llama", {"partial_rotary_factor": 0.5}),
     "mistral": ("mistral", {}),
     "mistral, window": ("mistral", {"sliding_window": 5}),
     "qwen2": ("qwen2", {}),
@@ -68,6 +68,20 @@ def test_paged_decoder_equals_the_dense_model(
 
     expected = torch.cat([dense_logits(config, tensors, sequence) for sequence in SEQUENCES])
     torch.testing.assert_close(logits, expected, atol=TOLERANCE, rtol=TOLERANCE)
+
+
+def test_a_part_of_each_head_is_rotated_where_a_file_says_so(tmp_path: Path) -> None:
+    config, tensors = checkpoint(tmp_path, "llama")
+    half = replace(config, rope=replace(config.rope, rotary_dim=config.head_size // 2))
+    write_gguf(tmp_path / "half.gguf", half, tensors)
+    run = PagedRun(pa_models.load_decoder(tmp_path / "half.gguf"), len(SEQUENCES), 64)
+
+    logits = run.step(SEQUENCES, all_logits=True)
+
+    expected = torch.cat([dense_logits(half, tensors, sequence) for sequence in SEQUENCES])
+    torch.testing.assert_close(logits, expected, atol=TOLERANCE, rtol=TOLERANCE)
+    whole = torch.cat([dense_logits(config, tensors, sequence) for sequence in SEQUENCES])
+    assert not torch.allclose(logits, whole, atol=TOLERANCE)
 
 
 @pytest.mark.spec("E51", "E75")

@@ -164,6 +164,7 @@ def test_windowed_layers_come_last() -> None:
         ({"rms_norm_eps": 0}, ["rms_norm_eps"]),
         ({"eos_token_id": [1, -2]}, ["eos_token_id", "[1, -2]"]),
         ({"tie_word_embeddings": 1}, ["tie_word_embeddings", "true or false"]),
+        ({"partial_rotary_factor": 0.5}, ["partial_rotary_factor", "32 of 64 channels"]),
     ],
 )
 def test_unusable_configuration_is_named(changes: dict[str, Any], words: list[str]) -> None:

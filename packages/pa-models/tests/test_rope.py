@@ -98,9 +98,13 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[], Frequencies]]] = {
         {"rope_theta": 5.0, "rope_parameters": {"rope_theta": 1e6}},
         lambda: plain(1e6),
     ),
-    "rope_parameters wins over rope_scaling": (
-        {"rope_parameters": {"rope_theta": 1e4}, "rope_scaling": {"type": "linear", "factor": 2.0}},
-        plain,
+    "rope_scaling wins over rope_parameters": (
+        {"rope_parameters": {"rope_theta": 1e6}, "rope_scaling": {"type": "linear", "factor": 2.0}},
+        lambda: plain() / 2,
+    ),
+    "rope_parameters serves where rope_scaling is empty": (
+        {"rope_parameters": {"rope_theta": 1e6}, "rope_scaling": {}},
+        lambda: plain(1e6),
     ),
     "linear": ({"rope_scaling": {"type": "linear", "factor": 8.0}}, lambda: plain() / 8),
     "llama3": (

@@ -101,6 +101,11 @@ def read_model_config(config: Fields) -> ModelConfig:
     _check_sizes(config, heads, kv_heads, head_size)
     trained = config.count("max_position_embeddings", family.trained_tokens)
     layers = config.count("num_hidden_layers")
+    rope = read_rope(config, head_size, trained)
+    if rope.rotary_dim != head_size:
+        # transformers rotates whole heads in all these families, whatever the key says.
+        problem = f"{rope.rotary_dim} of {head_size} channels"
+        raise InputUnusable(f"{config.name}.partial_rotary_factor", problem, "1, or no such key")
     attention_bias = config.flag("attention_bias", default=False)
     return ModelConfig(
         family=family.name,
@@ -112,7 +117,7 @@ def read_model_config(config: Fields) -> ModelConfig:
         kv_num_heads=kv_heads,
         head_size=head_size,
         norm_epsilon=config.number("rms_norm_eps", 1e-6),
-        rope=read_rope(config, head_size, trained),
+        rope=rope,
         windows=_windows(config, family, layers),
         has_qkv_bias=attention_bias if family.has_qkv_bias is None else family.has_qkv_bias,
         has_output_bias=attention_bias if family.has_output_bias is None else False,

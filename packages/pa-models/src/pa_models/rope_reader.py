@@ -14,8 +14,9 @@ from pa_models.rope import RopeConfig, rope_kind
 def read_rope(config: Fields, head_size: int, trained_tokens: int) -> RopeConfig:
     """Resolve rope_parameters, rope_scaling and the top-level keys into one meaning.
 
-    rope_parameters (newer) wins over rope_scaling; a value inside wins over one at the top,
-    except original_max_position_embeddings, where the top wins.
+    rope_scaling wins over rope_parameters (newer), as transformers replaces the one by the other;
+    a value inside wins over one at the top, except original_max_position_embeddings, where the
+    top wins.
 
     Raises InputUnusable for an unknown kind, a factor that no kind can use, and factor lists of
     another length than rotary_dim / 2.
@@ -63,7 +64,7 @@ def check_rope(rope: RopeConfig, name: str) -> None:
 
 
 def _nested(config: Fields) -> Fields:
-    for key in ("rope_parameters", "rope_scaling"):
+    for key in ("rope_scaling", "rope_parameters"):
         value: Any = config.raw(key)
         if not value:
             continue
