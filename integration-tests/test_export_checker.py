@@ -19,10 +19,7 @@ import onnx
 import pytest
 from export_mutation import ExportedModel, Mutation, ids_of
 from exported_folder import export, save_random_model, save_small_model
-from pa_spec.checker import CheckOptions, Verdict
-from pa_spec.checker.check import check_model
-from pa_spec.checker.graph.schema import register_schemas
-from pa_spec.contract import Severity
+from pa_spec import CheckOptions, Severity, Verdict, check_model, register_schemas
 
 SMALL = {
     "graph inputs": graph.GRAPH_INPUTS,

@@ -27,6 +27,7 @@ from pa_spec.checker import (
     TargetKind,
     Verdict,
     check_model,
+    register_schemas,
     report_json,
     report_text,
 )
@@ -270,6 +271,7 @@ __all__ = [
     "operator_inputs",
     "operator_outputs",
     "outcomes",
+    "register_schemas",
     "report_json",
     "report_text",
     "request_states",

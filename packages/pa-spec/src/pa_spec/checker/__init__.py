@@ -3,6 +3,7 @@
 from pa_spec.checker.capacity import Capacity, SequenceCost, capacity_of, parse_memory
 from pa_spec.checker.check import check_model
 from pa_spec.checker.finding import Finding, Findings, Place
+from pa_spec.checker.graph.schema import register_schemas
 from pa_spec.checker.meaning import (
     NO_WINDOW,
     EosId,
@@ -36,6 +37,7 @@ __all__ = [
     "capacity_of",
     "check_model",
     "parse_memory",
+    "register_schemas",
     "report_document",
     "report_json",
     "report_text",

@@ -118,12 +118,12 @@ def _heads(each: LayerNode, blamed: frozenset[str]) -> tuple[object, object]:
     cache = each.node.inputs[_KEY_CACHE]
     is_known = cache is not None and cache.name not in blamed
     width = _static(each.node, _KEY_CACHE, 3) if is_known else None
-    wanted = (each.meaning.num_heads, each.meaning.kv_num_heads, each.meaning.head_size)
-    num_heads, kv_num_heads = (
-        each.node.attributes.get(name) for name in ("num_heads", "kv_num_heads")
+    given, meaning = each.node.attributes, each.meaning
+    words = "{} heads, {} KV heads of width {}"
+    return (
+        words.format(meaning.num_heads, meaning.kv_num_heads, meaning.head_size),
+        words.format(given.get("num_heads"), given.get("kv_num_heads"), width or meaning.head_size),
     )
-    actual = (num_heads, kv_num_heads, wanted[2] if width is None else width)
-    return tuple("{} heads, {} KV heads of width {}".format(*sizes) for sizes in (wanted, actual))  # type: ignore[return-value]
 
 
 def _window(each: LayerNode, context: int) -> tuple[object, object]:
