@@ -191,6 +191,27 @@ def test_reader_that_stops_reading_changes_nothing(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stderr) == (1, b"")
 
 
+def test_report_that_cannot_be_written_is_status_2(tmp_path: Path) -> None:
+    path = engine_file(tmp_path, '{"block_size": 16}')
+
+    with Path("/dev/full").open("w") as full:
+        command = [*COMMAND, str(path)]
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+
+    assert ran.returncode == 2
+    assert ran.stderr == b"pa-spec: the report cannot be written: No space left on device\n"
+
+
+def test_path_that_is_no_text_is_printed_with_escapes(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff.json")
+    path.write_text('{"block_size": 16}')
+
+    for output in ("text", "json"):
+        ran = run(path, "--format", output)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert r"\udcff.json" in ran.stdout.replace("\\\\", "\\")
+
+
 def test_fault_of_the_checker_is_status_2_with_a_request_to_report_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

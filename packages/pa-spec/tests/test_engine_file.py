@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -320,6 +321,18 @@ def test_unknown_keys_beside_the_objects_are_violations_and_in_search_warnings(
         ("engine.unknown_search_key", "warning", '"tempreature" (did you mean temperature?)'),
         ("engine.unknown_key", "violation", '"max_batchsize" (did you mean max_batch_size?)'),
     ]
+
+
+def test_hundreds_of_thousands_of_unknown_keys_are_checked_soon(tmp_path: Path) -> None:
+    keys = dict.fromkeys(map(str, range(200_000)), 0)
+    started = process_time()
+
+    report = check_json(tmp_path, {"block_size": 17, "engine": {"dynamic_batching": keys}} | keys)
+
+    ids = [each.id for each in report.findings]
+    assert ids.count("V74") == ids.count("engine.unknown_key") == 100
+    assert ids.count("V29") == 1
+    assert process_time() - started < 5  # as many searches for the nearest name take a minute
 
 
 def test_one_limit_by_its_key_and_by_its_field_must_agree(tmp_path: Path) -> None:

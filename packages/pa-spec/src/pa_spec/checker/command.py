@@ -63,19 +63,23 @@ def run_check(chosen: Namespace) -> int:
             f"{chosen.path}: checker fault, not checked: {cause}. Please report it with what you "
             "checked; --debug shows where it happened."
         )
-    write(sys.stdout, f"{text}\n")
-    return report.verdict.value
+    written = write(sys.stdout, f"{text}\n")
+    return report.verdict.value if written else Verdict.UNREADABLE.value
 
 
-def write(stream: TextIO, text: str) -> None:
-    """Write text whatever the stream's encoding, and whoever stopped reading."""
+def write(stream: TextIO, text: str) -> bool:
+    """Write text whatever the stream's encoding; return whether it arrived or nobody reads."""
     encoding = stream.encoding or "utf-8"
     try:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # What is still in the buffer must not fail again when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if not isinstance(error, BrokenPipeError):
+            write(sys.stderr, f"pa-spec: the report cannot be written: {error.strerror}\n")
+            return False
+    return True
 
 
 def _fail(message: str) -> int:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from itertools import islice
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.setting import (
+    MAX_UNKNOWN_KEYS,
     check_budget,
     check_keys,
     field_keys,
@@ -44,14 +46,13 @@ def check_engine_document(
 ) -> dict[str, str]:
     """Check an engine configuration and return what each limit comes to, in words."""
     check_keys(document, findings, file)
+    for key in (each for each in FIELDS if each in document):
+        _check_field(Place(file, key), key, document[key], findings)
     known = (*OBJECTS, *FIELDS)
-    for key, value in document.items():
-        place = Place(file, key)
-        if key in FIELDS:
-            _check_field(place, key, value, findings)
-        elif key not in OBJECTS:
-            actual = shown(key) + did_you_mean(key, known)
-            findings.add("engine.unknown_key", place, key, actual, allowed=", ".join(known))
+    unknown = (key for key in document if key not in known)
+    for key in islice(unknown, MAX_UNKNOWN_KEYS):
+        actual = shown(key) + did_you_mean(key, known)
+        findings.add("engine.unknown_key", Place(file, key), key, actual, allowed=", ".join(known))
     _check_given_twice(document, findings, file)
     keys = field_keys()
     limits = {field: _limit(document, field, keys.get(field, "")) for field in FIELDS}

@@ -13,6 +13,9 @@ from pa_spec.contract.configuration import Setting, settings
 OBJECTS = ("engine", "engine.dynamic_batching", "engine.static_batching", "search")
 """The keys whose values are objects."""
 
+MAX_UNKNOWN_KEYS = 1000
+"""Unknown keys of one object that are looked into: finding what each was meant to be is slow."""
+
 _PATHS = ("dynamic", "static")
 _DYNAMIC = "engine.dynamic_batching"
 _INT32_MAX = 2**31 - 1
@@ -122,13 +125,15 @@ def _check_object(key: str, value: object, findings: Findings, file: str) -> Non
         return
     known = [each.removeprefix(f"{key}.") for each in (*settings(), *OBJECTS)]
     known = sorted({each for each in known if "." not in each and each not in OBJECTS})
+    unknown = 0
     for name, inner in value.items():
         full = f"{key}.{name}"
         if full in OBJECTS:
             _check_object(full, inner, findings, file)
         elif full in settings() and "." not in name:
             _check_value(settings()[full], inner, findings, file)
-        else:
+        elif unknown < MAX_UNKNOWN_KEYS:
+            unknown += 1
             _report_unknown(Place(file, full), name, known, findings)
 
 

@@ -20,7 +20,13 @@ MAX_ENTRIES = 10_000
 
 _EXPORTED = "genai_config.json"
 _HUGGINGFACE = "config.json"
-_HUGGINGFACE_FILES = {_HUGGINGFACE, "generation_config.json", "tokenizer_config.json"}
+_HUGGINGFACE_FILES = {
+    _HUGGINGFACE,
+    "generation_config.json",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+}
 _SHOWN_ENTRIES = 6
 # A ModelProto starts with its IR version: field 1, a small number, and then another field.
 _ONNX_FIRST = 0x08
