@@ -28,7 +28,7 @@ LATENT = EXPERTS | {
     "kv_lora_rank": 16,
     "q_lora_rank": 20,
     "qk_nope_head_dim": 8,
-    "qk_rope_head_dim": 4,
+    "qk_rope_head_dim": 8,
     "v_head_dim": 6,
     "n_group": 1,
     "topk_group": 1,
