@@ -10,16 +10,20 @@ from pa_spec import (
     Admission,
     CallSignature,
     Candidates,
+    CheckOptions,
     ContractViolation,
     Decoder,
     DecoderConfig,
     DecoderState,
     FailureCell,
     FaultKind,
+    Finding,
+    ModelMeaning,
     Outcome,
     PagedAttentionInputs,
     PagedAttentionOutputs,
     Phase,
+    Report,
     ResidentView,
     Rule,
     SchedulerPolicy,
@@ -30,9 +34,13 @@ from pa_spec import (
     StepObserver,
     StepPlan,
     TensorSignature,
+    Verdict,
     WaitingView,
     check_contract_version,
+    check_model,
     failure_table,
+    report_json,
+    report_text,
     rules,
     validate,
 )
@@ -117,3 +125,13 @@ def examine() -> str:
     assert_type(report.passed, bool)
     assert_type(report.of(CaseStatus.FAILED), tuple[CaseResult, ...])
     return str(report)
+
+
+def checked(path: str) -> int:
+    report = check_model(path, CheckOptions(is_strict=True))
+    assert_type(report, Report)
+    assert_type(report.findings, tuple[Finding, ...])
+    assert_type(report.meaning, ModelMeaning | None)
+    assert_type(report.verdict, Verdict)
+    print(report_text(report), report_json(report))
+    return report.verdict.value
