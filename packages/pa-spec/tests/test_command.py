@@ -71,6 +71,7 @@ def test_every_id_can_be_shown() -> None:
         ("checks", "pool.conservation"),
         ("settings", "engine.dynamic_batching.block_size"),
         ("state", "past_key_values.%d.key"),
+        ("report-schema", '"exit_status"'),
     ],
 )
 def test_each_table_can_be_shown(
