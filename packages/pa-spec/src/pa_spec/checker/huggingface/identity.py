@@ -11,6 +11,18 @@ from pa_spec.checker.huggingface.family import Family, Nested, families, nested_
 from pa_spec.checker.huggingface.field import Fields
 
 _STRUCTURE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+_DECODER_KEYS = (
+    *_STRUCTURE,
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+    "rope_theta",
+    "rope_scaling",
+    "rope_parameters",
+    "partial_rotary_factor",
+    "sliding_window",
+    "layer_types",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +84,8 @@ def _identify_nested(
     if family is None:
         return None
     is_written = outer.raw(nested.text_key) is not None
+    if is_written:
+        _report_outer_keys(outer, nested, inside)
     fields = _family_fields(within, family, inside, is_written=is_written)
     architecture = _architecture(outer, architectures, nested.architectures)
     return Identity(family, architecture, fields, outer, nested)
@@ -121,6 +135,14 @@ def _architecture(fields: Fields, written: tuple[str, ...], known: tuple[str, ..
             "config.disagreement", "architectures", strangers[0], winner="model_type", value=value
         )
     return written[0] if written else known[0]
+
+
+def _report_outer_keys(outer: Fields, nested: Nested, inside: Mapping[str, Any]) -> None:
+    """Report keys of the decoder that stand beside it, where nobody reads them."""
+    for key in _DECODER_KEYS:
+        if key in outer and outer.raw(key) != inside.get(key):
+            allowed = f"{nested.text_key}.{key}, which is read in its place"
+            outer.report("config.ignored", key, outer.raw(key), allowed=allowed)
 
 
 def _report_ignored_keys(outer: Fields, nested: Nested) -> None:

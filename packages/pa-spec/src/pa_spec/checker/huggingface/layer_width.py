@@ -36,8 +36,7 @@ def read_widths(fields: Fields, types: Sequence[str]) -> Mapping[str, Width]:
     if fields.is_broken:
         return {}
     found = {layer_type: widths[layer_type] for layer_type in dict.fromkeys(types)}
-    _check(fields, found)
-    return found
+    return found if _fit(fields, found) else {}
 
 
 def _per_layer(fields: Fields, types: Sequence[str], narrow: Width) -> Mapping[str, Width]:
@@ -71,9 +70,10 @@ def _overridden(fields: Fields, key: str, values: Mapping[str, Any], narrow: Wid
     return Width(inside.count(head_size, narrow[0]), inside.count(kv_num_heads, narrow[1]))
 
 
-def _check(fields: Fields, widths: Mapping[str, Width]) -> None:
-    """Refuse what V2 and V10 refuse, once for each layer type."""
+def _fit(fields: Fields, widths: Mapping[str, Width]) -> bool:
+    """Refuse what V2 and V10 refuse."""
     num_heads = fields.count("num_attention_heads")
+    fits = True
     for layer_type, width in widths.items():
         is_wide = layer_type == FULL and not fields.is_written(PER_LAYER)
         if num_heads % width.kv_num_heads:
@@ -81,6 +81,9 @@ def _check(fields: Fields, widths: Mapping[str, Width]) -> None:
             if is_wide and "num_global_key_value_heads" in fields:
                 name = "num_global_key_value_heads"
             fields.refuse("V2", name, width.kv_num_heads, num_heads=num_heads)
-        if width.head_size % 8:
-            name = "global_head_dim" if is_wide else "head_dim"
-            fields.refuse("V10", name, width.head_size)
+        elif width.head_size % 8:
+            fields.refuse("V10", "global_head_dim" if is_wide else "head_dim", width.head_size)
+        else:
+            continue
+        fits = False
+    return fits

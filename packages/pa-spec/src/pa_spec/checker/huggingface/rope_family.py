@@ -95,6 +95,9 @@ def _ministral3(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning
     beta = source.number("llama_4_scaling_beta", above=-1e-9)
     if rope.kind in ("default", "linear", "dynamic", "proportional"):
         source.count(ORIGINAL)
+    if beta > 0.0 and rope.original_tokens < rope.trained_tokens:
+        found = f"a scale that grows every {rope.original_tokens} positions in all layers"
+        source.report("hybrid.query_scale", "llama_4_scaling_beta", found)
     return replace(rope, parameters=(*rope.parameters, ("llama_4_scaling_beta", beta)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TypeAlias
 
 from pa_spec.checker.huggingface.family import Family
 from pa_spec.checker.huggingface.field import Fields
@@ -18,6 +18,11 @@ from pa_spec.checker.huggingface.state_row import (
 from pa_spec.checker.meaning import FixedRow
 from pa_spec.element_type import ElementType
 
+_Misfit: TypeAlias = tuple[str, int, str]
+"""A key, its value, and what it has to be for layers that keep the state."""
+
+_Read: TypeAlias = tuple[tuple[FixedRow, ...], _Misfit | None]
+
 
 def read_rows(
     fields: Fields, family: Family, activation: ElementType, *, is_used: bool
@@ -27,21 +32,19 @@ def read_rows(
     is_used: whether there is such a layer; without one nothing has to fit but what the class
     itself checks.
     """
-    rows = _READERS[str(family.rules["state"])](fields, activation, _Use(is_used))
-    return rows if is_used and not fields.is_broken else ()
+    rows, misfit = _READERS[str(family.rules["state"])](fields, activation)
+    if is_used and misfit is not None and not fields.is_broken:
+        key, found, allowed = misfit
+        fields.refuse("config.contradiction", key, found, allowed=allowed)
+    return rows if is_used else ()
 
 
-class _Use(NamedTuple):
-    """Whether any layer keeps the state."""
-
-    is_any: bool
-
-
-def _short_conv(fields: Fields, activation: ElementType, _: _Use) -> tuple[FixedRow, ...]:
-    return short_conv_rows(fields.count("hidden_size"), fields.count("conv_L_cache"), activation)
+def _short_conv(fields: Fields, activation: ElementType) -> _Read:
+    channels, kernel = fields.count("hidden_size"), fields.count("conv_L_cache")
+    return short_conv_rows(channels, kernel, activation), None
 
 
-def _delta_net(fields: Fields, activation: ElementType, use: _Use) -> tuple[FixedRow, ...]:
+def _delta_net(fields: Fields, activation: ElementType) -> _Read:
     widths = DeltaNetWidths(
         key_heads=fields.count("linear_num_key_heads"),
         value_heads=fields.count("linear_num_value_heads"),
@@ -49,14 +52,14 @@ def _delta_net(fields: Fields, activation: ElementType, use: _Use) -> tuple[Fixe
         value_head_size=fields.count("linear_value_head_dim"),
         kernel=fields.count("linear_conv_kernel_dim"),
     )
-    if use.is_any and not fields.is_broken and widths.value_heads % widths.key_heads:
+    misfit = None
+    if widths.value_heads % widths.key_heads:
         allowed = f"a multiple of linear_num_key_heads={widths.key_heads}"
-        key = "linear_num_value_heads"
-        fields.refuse("config.contradiction", key, widths.value_heads, allowed=allowed)
-    return delta_net_rows(widths, activation)
+        misfit = ("linear_num_value_heads", widths.value_heads, allowed)
+    return delta_net_rows(widths, activation), misfit
 
 
-def _mamba2(fields: Fields, activation: ElementType, use: _Use) -> tuple[FixedRow, ...]:
+def _mamba2(fields: Fields, activation: ElementType) -> _Read:
     """Read Granite's and Falcon-H1's keys; their classes check the heads against the width."""
     expand = fields.count("mamba_expand")
     is_read = fields.default("mamba_d_ssm") is not None
@@ -72,34 +75,28 @@ def _mamba2(fields: Fields, activation: ElementType, use: _Use) -> tuple[FixedRo
         key = "mamba_n_heads" if is_derived else "mamba_d_head"
         allowed = f"heads that are {inner} wide together"
         fields.refuse("config.contradiction", key, f"{heads} of {head_size}", allowed=allowed)
-    elif use.is_any:
-        _check_groups(fields, "mamba_n_groups", widths)
-    return mamba_rows(widths, activation)
+    return mamba_rows(widths, activation), _uneven_groups("mamba_n_groups", widths)
 
 
-def _nemotron(fields: Fields, activation: ElementType, use: _Use) -> tuple[FixedRow, ...]:
+def _nemotron(fields: Fields, activation: ElementType) -> _Read:
     heads, head_size = fields.count("mamba_num_heads"), fields.count("mamba_head_dim")
     groups = fields.count("n_groups")
     state, kernel = fields.count("ssm_state_size"), fields.count("conv_kernel")
     widths = MambaWidths(heads * head_size, heads, head_size, groups, state, kernel)
-    if use.is_any:
-        _check_groups(fields, "n_groups", widths)
-    return mamba_rows(widths, activation)
+    return mamba_rows(widths, activation), _uneven_groups("n_groups", widths)
 
 
-def _check_groups(fields: Fields, key: str, widths: MambaWidths) -> None:
-    if not fields.is_broken and widths.heads % widths.groups:
-        allowed = f"a divisor of the {widths.heads} heads"
-        fields.refuse("config.contradiction", key, widths.groups, allowed=allowed)
+def _uneven_groups(key: str, widths: MambaWidths) -> _Misfit | None:
+    if widths.heads % widths.groups == 0:
+        return None
+    return key, widths.groups, f"a divisor of the {widths.heads} heads"
 
 
-_READERS: Mapping[str, Callable[[Fields, ElementType, _Use], tuple[FixedRow, ...]]] = (
-    MappingProxyType(
-        {
-            "short_conv": _short_conv,
-            "delta_net": _delta_net,
-            "mamba2": _mamba2,
-            "nemotron": _nemotron,
-        }
-    )
+_READERS: Mapping[str, Callable[[Fields, ElementType], _Read]] = MappingProxyType(
+    {
+        "short_conv": _short_conv,
+        "delta_net": _delta_net,
+        "mamba2": _mamba2,
+        "nemotron": _nemotron,
+    }
 )
