@@ -89,6 +89,7 @@ MANIFEST = (
 DECODER_KEYS = (
     broken("wider heads", "V81", config=at(f"{DECODER}.head_size", 128)),
     broken("more KV heads", "V81", config=at(f"{DECODER}.num_key_value_heads", 9)),
+    broken("more heads", "exported.num_heads", config=at(f"{DECODER}.num_attention_heads", 12)),
     broken("head size as text", "exported.value", config=at(f"{DECODER}.head_size", "64")),
     broken("head size as truth", "exported.value", config=at(f"{DECODER}.head_size", True)),
     broken("enormous layers", "exported.value", config=at(f"{DECODER}.num_hidden_layers", 2**70)),

@@ -120,6 +120,11 @@ GRAPH_INPUTS = (
         new_input("attention_mask", I64, "batch_size", "total"),
         at(f"{INPUTS}.attention_mask", "attention_mask"),
     ),
+    broken(
+        "padded ids",
+        "graph.shape_contradicts",
+        shaped("input_ids", dims=("batch_size", "sequence_length")),
+    ),
     broken("input_ids of int32", "exported.tensor", typed("input_ids", kind=I32)),
     broken(
         "positions of int32",
@@ -213,7 +218,7 @@ ATTRIBUTES = (
     broken("unknown layout", "V5", attribute("kv_cache_layout", "PAGED")),
     broken("unknown scheme", "V8", attribute("k_quant_type", "PER_BLOCK")),
     broken("scheme without scale", "V45", attribute("k_quant_type", "PER_TENSOR")),
-    broken("negative rotary_offset", "V7", attribute("rotary_offset", -8)),
+    broken("odd rotary_offset", "V7", attribute("rotary_offset", 4)),
     broken("rotary_offset beyond the head", "V42", attribute("rotary_offset", 8)),
     broken("narrow values", "V20", attribute("v_head_size", 32)),
     broken("epsilon 0", "V4", attribute("qk_norm_epsilon", 0.0)),

@@ -90,6 +90,8 @@ def check_graph(export: Export, graph: Graph, blamed: frozenset[str]) -> None:
         actual = f"none, for {len(graph.attention)} PagedAttention nodes"
         place, name = export.root.place("engine"), "dynamic_batching"
         decoder.findings.add("exported.not_dynamic", place, name, actual)
+    if "num_heads" not in blamed:
+        _check_heads(decoder, graph)
     feed = Feed(decoder, graph)
     pairs = bind_state(decoder, graph, feed, blamed)
     check_paged_geometry(decoder, graph, pairs)
@@ -103,6 +105,16 @@ def check_graph(export: Export, graph: Graph, blamed: frozenset[str]) -> None:
         check_capture(decoder, graph)
     if export.reference is not None:
         compare_graph(decoder, numbers, graph, export.reference, blamed)
+
+
+def _check_heads(decoder: Decoder, graph: Graph) -> None:
+    """Report query heads of the configuration that are not the nodes', where these agree."""
+    counts = {node.attributes.get("num_heads") for node in graph.attention}
+    num_heads = next(iter(counts)) if len(counts) == 1 else None
+    if isinstance(num_heads, int) and decoder.num_heads not in (None, num_heads):
+        name, actual = "num_attention_heads", decoder.num_heads
+        place = decoder.section.place(name)
+        decoder.findings.add("exported.num_heads", place, name, actual, num_heads=num_heads)
 
 
 def _read(folder: Path, file: str, decoder: Decoder) -> tuple[Graph | None, frozenset[str]]:

@@ -27,7 +27,7 @@ def check_named(decoder: Decoder, graph: Graph, feed: Feed, blamed: frozenset[st
         if found is None:
             _check_absent(decoder, graph, feed, row, is_blamed=name in blamed)
         elif name not in blamed:
-            _check_tensor(decoder, row, found)
+            _check_tensor(decoder, row, found, is_sound=graph.is_sound)
 
 
 def name_of(decoder: Decoder, key: str) -> str:
@@ -52,7 +52,13 @@ def _section(decoder: Decoder, row: ModelTensor) -> Section:
     return decoder.inputs if row.direction == "input" else decoder.outputs
 
 
-def _check_tensor(decoder: Decoder, row: ModelTensor, found: GraphTensor) -> None:
+def _check_tensor(
+    decoder: Decoder, row: ModelTensor, found: GraphTensor, *, is_sound: bool
+) -> None:
+    """Check an element type, and the rank where no shape of the graph contradicts itself.
+
+    Where one does, the rank of an input is what contradicts, and that was said.
+    """
     findings, place = decoder.findings, _section(decoder, row).place(row.key)
     words, shape = type_text(found.tensor), found.tensor.shape
     if row.key == "position_ids":
@@ -65,7 +71,7 @@ def _check_tensor(decoder: Decoder, row: ModelTensor, found: GraphTensor) -> Non
         if words != _UNKNOWN and found.tensor.element_type not in row.types:
             allowed = " or ".join(each.value for each in row.types)
             findings.add("exported.tensor", place, found.name, words, allowed=allowed)
-        elif shape is not None and len(shape) != rank:
+        elif is_sound and shape is not None and len(shape) != rank:
             actual = shape_text(shape)
             findings.add("exported.tensor", place, found.name, actual, allowed=row.shape)
 

@@ -117,6 +117,7 @@ def _attribute_changes(signature: CallSignature) -> Iterator[_Change]:
         )
     layout = "SEPARATE" if attributes.kv_cache_layout == "LATENT" else "LATENT"
     yield "kv_cache_layout", _with_attributes(signature, kv_cache_layout=layout)
+    yield "rotary_offset", _with_attributes(signature, rotary_offset=0)
 
 
 def _shape_changes(signature: CallSignature) -> Iterator[_Change]:
