@@ -15,6 +15,7 @@ from hybrid_samples import (
     resolve,
 )
 from pa_spec.checker.meaning import NO_WINDOW, LayerKind
+from pa_spec.checker.serving import backends_of
 
 ATTENTION, NONE, MAMBA = LayerKind.ATTENTION, LayerKind.NONE, LayerKind.MAMBA
 
@@ -57,6 +58,13 @@ def test_chunks_that_a_sequence_can_leave_are_no_mask_of_the_operator() -> None:
             "itself, got a scale that grows with the position in layer 3 (hybrid.query_scale)"
         ),
     ]
+
+
+def test_no_backend_serves_chunks_that_a_sequence_can_leave() -> None:
+    reasons = backends_of(meaning_of(LLAMA4))
+
+    assert set(reasons.values()) == {"the operator has no mask of chunks (layers 0-2)"}
+    assert backends_of(meaning_of(LLAMA4 | {"max_position_embeddings": 8192}))["reference"] == ""
 
 
 def test_chunks_as_long_as_the_context_are_ordinary_attention() -> None:

@@ -35,7 +35,10 @@ def backends_of(meaning: ModelMeaning) -> Mapping[str, str]:
     reasons: dict[str, str] = dict.fromkeys(backends(), "")
     for layer, indices in found.items():
         where = "" if len(found) == 1 else f" (layers {ranges(indices)})"
-        for name, reason in _reasons(layer, meaning.cache_element_type).items():
+        answers = _reasons(layer, meaning.cache_element_type)
+        if 0 < layer.chunk_tokens < meaning.context_tokens:
+            answers = dict.fromkeys(backends(), "the operator has no mask of chunks")
+        for name, reason in answers.items():
             if reason and not reasons[name]:
                 reasons[name] = reason if reason.startswith("pending") else f"{reason}{where}"
     return reasons
