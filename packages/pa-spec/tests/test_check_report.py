@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pa_spec import (
@@ -241,6 +242,7 @@ def test_values_are_shown_as_their_file_spells_them(value: object, expected: str
     assert shown(value) == expected
 
 
+@hypothesis_settings(deadline=None)
 @given(st.text(), st.integers(5, 300))
 def test_any_text_can_be_printed_and_shortened(text: str, most: int) -> None:
     assert printable(text).isprintable()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pa_spec.checker import Findings
 from pa_spec.checker.json_text import NotJson, parse_json
@@ -204,6 +205,7 @@ VALUES = st.recursive(
 )
 
 
+@hypothesis_settings(deadline=None)
 @given(VALUES, st.sampled_from([{}, {"ensure_ascii": False}, {"indent": 1}]))
 def test_whatever_json_writes_is_read_back(value: object, options: dict[str, Any]) -> None:
     try:
@@ -217,6 +219,7 @@ def test_whatever_json_writes_is_read_back(value: object, options: dict[str, Any
     assert parsed.duplicates == []
 
 
+@hypothesis_settings(deadline=None)
 @given(st.binary())
 @example(b'"\\')
 @example(b'{"a":"\\u0000\xf0')
