@@ -58,24 +58,18 @@ def _infer(context: Any, edge: InferenceEdge) -> None:
     for index, tensor in enumerate(infer_outputs(call, names)):
         if tensor is None:
             continue
-        if tensor.element_type is not None:
-            element = numbers[tensor.element_type.value]
-        elif index == 3:
-            element = _declared_element(context)
+        if index == 3:
+            # No input determines the type of the scores: the file declares it.
+            edge.set_shape(index, tensor.shape)
+        elif tensor.element_type is not None:
+            edge.set(index, numbers[tensor.element_type.value], tensor.shape)
         else:
-            element = numbers.get(tensor.other_type, 0)
-        edge.set(index, element, tensor.shape)
+            edge.set(index, numbers.get(tensor.other_type, 0), tensor.shape)
 
 
 @cache
 def _numbers() -> dict[str, int]:
     return {name: number for number, name in spellings().items()}
-
-
-def _declared_element(context: Any) -> int:
-    """Return the element type that output_qk is declared with: no input determines it."""
-    declared = context.get_output_type(3)
-    return 0 if declared is None else int(declared.tensor_type.elem_type)
 
 
 def _attributes(edge: InferenceEdge) -> PagedAttentionAttributes:

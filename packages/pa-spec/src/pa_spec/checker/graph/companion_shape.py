@@ -52,6 +52,11 @@ class InferenceEdge:
         if element and self.is_wanted(index):
             self._context.set_output_type(index, type_proto(element, shape))
 
+    def set_shape(self, index: int, shape: SymbolicShape) -> None:
+        """Say an output's shape and leave its element type to its declaration."""
+        if self.is_wanted(index):
+            self._context.set_output_type(index, type_proto(0, shape))
+
     def is_wanted(self, index: int) -> bool:
         """Whether the node has that output."""
         context = self._context
@@ -60,11 +65,12 @@ class InferenceEdge:
 
 @lru_cache(maxsize=16384)
 def type_proto(element: int, shape: SymbolicShape) -> Any:
-    """Return a TypeProto of a tensor."""
+    """Return a TypeProto of a tensor; an element type of 0 is not written."""
     from onnx import TypeProto
 
     proto = TypeProto()
-    proto.tensor_type.elem_type = element
+    if element:
+        proto.tensor_type.elem_type = element
     if shape is not None:
         proto.tensor_type.shape.SetInParent()
         for extent in shape:

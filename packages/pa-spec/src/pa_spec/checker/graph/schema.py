@@ -30,6 +30,9 @@ def register_schemas() -> tuple[str, ...]:
     its inputs, outputs, attributes and types, and what follows from a call. A call that breaks a
     rule of inference (V15, V55, ...) raises onnx.shape_inference.InferenceError with its message.
 
+    The element type of output_qk is its declaration's alone, so a model that has that output
+    cannot be checked with check_type or full_check.
+
     Returns the names registered by this call. A schema that is there already is left alone, so
     that a second call returns () and another library's schema stays.
 
