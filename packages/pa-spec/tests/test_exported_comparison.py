@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exported_model import PAST, STEP, configured, found_in, graph, ids_in, node
-from pa_spec import ElementType
-from pa_spec.checker import LayerKind, LayerMeaning, ModelMeaning, RopeMeaning
+from exported_model import PAST, STEP, configured, found_in, graph, ids_in, node, tensor
+from pa_spec import ElementType, GroupKind
+from pa_spec.checker import FixedRow, LayerKind, LayerMeaning, ModelMeaning, RopeMeaning
 from pa_spec.checker.exported.reference import Reference
-from pa_spec.checker.graph.graph import Graph, GraphNode
+from pa_spec.checker.graph.graph import Graph, GraphNode, GraphTensor
 
 LAYER = LayerMeaning(
     LayerKind.ATTENTION, 4, 2, 32, 32, rope=0, scale=1 / sqrt(32), has_qk_norm=True
@@ -141,3 +141,54 @@ def test_layers_without_attention_and_surplus_layers_are_not_compared() -> None:
 
     assert compared(graph(), conv, LAYER) == []
     assert compared(graph(), LAYER) == []
+
+
+CONV = "past_key_values.1.conv_state"
+RECURRENT = "past_key_values.1.recurrent_state"
+
+
+def hybrid(name: str, kind: str, element_type: ElementType, *rows: int) -> list[str]:
+    """Compare a graph whose layer 1 keeps fixed state with a model whose layer 1 does."""
+    groups = [{"kind": "paged_kv", "layer_ids": [0]}, {"kind": kind, "layer_ids": [1]}]
+    past = tensor(name, element_type, "batch_size", *rows)
+    present = tensor(name.replace("past_key_values", "present"), *_type_and_shape(past))
+    caches = [f"{edge}.1.{side}" for edge in ("past_key_values", "present") for side in SIDES]
+    model = graph(past, outputs=[present], without=caches, nodes=[node(0, {**STEP, **PAST})])
+    fixed = (
+        FixedRow(GroupKind.FIXED_CONV, (64, 3), ElementType.FLOAT16),
+        FixedRow(GroupKind.FIXED_RECURRENT, (4, 16, 8), ElementType.FLOAT32),
+    )
+    linear = LayerMeaning(LayerKind.LINEAR_ATTENTION, fixed=fixed)
+    meaning = replace(MEANING, layers=(LAYER, linear))
+    document = configured({"model.decoder.state_groups": groups})
+    return found_in(document, model, Reference(Path("nowhere"), meaning))
+
+
+SIDES = ("key", "value")
+
+
+def _type_and_shape(found: GraphTensor) -> tuple[Any, ...]:
+    return (found.tensor.element_type, *(found.tensor.shape or ()))
+
+
+def test_fixed_rows_are_the_models() -> None:
+    half, full = ElementType.FLOAT16, ElementType.FLOAT32
+
+    assert hybrid(CONV, "fixed_conv", half, 64, 3) == []
+    assert hybrid(CONV, "fixed_conv", full, 64, 4) == []
+    assert hybrid(RECURRENT, "fixed_recurrent", full, 4, 16, 8) == []
+    assert hybrid(CONV, "fixed_conv", half, 3, 64) == [
+        (
+            f"model.decoder.state_groups: {CONV}: expected rows [64, 3], as config.json means, got "
+            "float16 [batch_size, 3, 64] (exported.state_differs)"
+        )
+    ]
+    assert hybrid(RECURRENT, "fixed_recurrent", full, 4, 8, 16) == [
+        (
+            f"model.decoder.state_groups: {RECURRENT}: expected float32 rows [4, 16, 8], as "
+            "config.json means, got float32 [batch_size, 4, 8, 16] (exported.state_differs)"
+        )
+    ]
+    assert ids_in(hybrid(RECURRENT, "fixed_recurrent", half, 4, 16, 8)) == [
+        "exported.state_differs"
+    ]

@@ -17,6 +17,7 @@ from pa_spec.checker.exported.named import check_named, check_names
 from pa_spec.checker.exported.reference import Reference, read_reference
 from pa_spec.checker.exported.section import Section
 from pa_spec.checker.exported.session import check_capture, check_session, decoder_files
+from pa_spec.checker.exported.state_comparison import compare_state
 from pa_spec.checker.exported.vocabulary import (
     ModelNumbers,
     check_graph_numbers,
@@ -105,6 +106,7 @@ def check_graph(export: Export, graph: Graph, blamed: frozenset[str]) -> None:
         check_capture(decoder, graph)
     if export.reference is not None:
         compare_graph(decoder, numbers, graph, export.reference, blamed)
+        compare_state(decoder, pairs, export.reference)
 
 
 def _check_heads(decoder: Decoder, graph: Graph) -> None:
