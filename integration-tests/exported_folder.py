@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -164,8 +163,6 @@ def export(source: Path, folder: Path, precision: str = "fp16", **options: str) 
     given = {"use_paged_attention": "true", "hf_token": "false", **options}
     words = [f"{key}={value}" for key, value in given.items()]
     paths = ("", str(source), str(folder), precision, "cuda", str(folder.parent / "cache"))
-    # The builder reads the folder only; nothing here may ask a server.
-    os.environ["HF_HUB_OFFLINE"] = "1"
     with _quietly():
         parsed = builder.parse_extra_options(*paths, words)
         builder.create_model(*paths, **parsed)

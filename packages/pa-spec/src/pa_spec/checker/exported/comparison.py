@@ -140,7 +140,7 @@ def _window(each: LayerNode, context: int) -> tuple[object, object]:
 def _scale(each: LayerNode) -> tuple[object, object]:
     given = _number(each.node, "scale")
     width = _static(each.node, _KEY_CACHE, 3) or each.meaning.head_size
-    actual = given or 1 / sqrt(width)
+    actual = given or 1 / sqrt(max(width, 1))
     wanted = each.meaning.scale
     is_close = isclose(wanted, actual, rel_tol=_SCALE_TOLERANCE)
     return (wanted, wanted) if is_close else (f"{wanted:.6g}", f"{actual:.6g}")
