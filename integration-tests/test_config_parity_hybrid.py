@@ -20,12 +20,16 @@ import transformers
 from hybrid_configs import SMALL
 from hybrid_oracle import Oracle, OracleLayer
 from hybrid_variants import FAILING, VARIANTS, Variant
-from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.huggingface.config import resolve_config
-from pa_spec.checker.huggingface.rope import inverse_frequencies
-from pa_spec.checker.meaning import LayerKind, LayerMeaning, ModelMeaning
-from pa_spec.contract.finding_kind import Severity
-from pa_spec.state import GroupKind
+from pa_spec import (
+    GroupKind,
+    LayerKind,
+    LayerMeaning,
+    ModelMeaning,
+    Report,
+    Severity,
+    check_model,
+    inverse_frequencies,
+)
 
 CONFIGS = Path(__file__).parent / "configs"
 REAL = (
@@ -53,27 +57,25 @@ REAL = (
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_real_configuration_means_what_transformers_constructs(name: str) -> None:
+def test_a_real_configuration_means_what_transformers_constructs(name: str, tmp_path: Path) -> None:
     config = json.loads((CONFIGS / f"{name}.json").read_text("utf-8"))
 
-    assert_equal(resolved(config), Oracle(config))
+    assert_equal(resolved(config, tmp_path), Oracle(config))
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
-def test_a_variant_means_what_transformers_constructs(variant: Variant) -> None:
-    config = variant.config
-
-    assert_equal(resolved(config), Oracle(config))
+def test_a_variant_means_what_transformers_constructs(variant: Variant, tmp_path: Path) -> None:
+    assert_equal(resolved(variant.config, tmp_path), Oracle(variant.config))
 
 
 @pytest.mark.parametrize("variant", FAILING, ids=lambda variant: variant.name)
-def test_what_fails_in_transformers_is_refused_for_one_reason(variant: Variant) -> None:
-    findings = Findings()
+def test_what_fails_in_transformers_is_refused_for_one_reason(
+    variant: Variant, tmp_path: Path
+) -> None:
+    report = checked(variant.config, tmp_path)
 
-    meaning = resolve_config(variant.config, findings, Place("config.json"))
-
-    violations = [each.id for each in findings if each.severity is Severity.VIOLATION]
-    assert meaning is None
+    violations = [each.id for each in report.findings if each.severity is Severity.VIOLATION]
+    assert report.meaning is None
     assert violations == [variant.finding]
     with pytest.raises(Exception, match=r".*"):
         run(variant.config)
@@ -93,8 +95,10 @@ def test_what_fails_in_transformers_is_refused_for_one_reason(variant: Variant) 
         ("minimax", "apply_rotary_pos_emb"),
     ],
 )
-def test_pairs_of_channels_are_those_that_transformers_rotates(name: str, rotates: str) -> None:
-    oracle, meaning = Oracle(SMALL[name]), resolved(SMALL[name])
+def test_pairs_of_channels_are_those_that_transformers_rotates(
+    name: str, rotates: str, tmp_path: Path
+) -> None:
+    oracle, meaning = Oracle(SMALL[name]), resolved(SMALL[name], tmp_path)
 
     rope = meaning.ropes[0]
     assert oracle.partner_of_the_first_channel(rotates, rope.rotary_dim) == (
@@ -103,21 +107,25 @@ def test_pairs_of_channels_are_those_that_transformers_rotates(name: str, rotate
 
 
 @pytest.mark.parametrize("name", ["gemma4", "llama4"])
-def test_a_token_sees_what_transformers_masks_let_through(name: str) -> None:
+def test_a_token_sees_what_transformers_masks_let_through(name: str, tmp_path: Path) -> None:
     config = copy.deepcopy(SMALL[name])
     config["sliding_window" if name == "gemma4" else "attention_chunk_size"] = 5
-    oracle, meaning = Oracle(config), resolved(config)
+    oracle, meaning = Oracle(config), resolved(config, tmp_path)
 
     for index, layer in enumerate(meaning.layers):
         expected = oracle.visible(oracle.layer_type(index), tokens=17)
         assert torch.equal(expected, seen_by(layer, 17)), index
 
 
-def resolved(config: Mapping[str, Any]) -> ModelMeaning:
-    findings = Findings()
-    meaning = resolve_config(config, findings, Place("config.json"))
-    assert meaning is not None, [str(each) for each in findings]
-    return meaning
+def checked(config: Mapping[str, Any], folder: Path) -> Report:
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
+    return check_model(folder)
+
+
+def resolved(config: Mapping[str, Any], folder: Path) -> ModelMeaning:
+    report = checked(config, folder)
+    assert report.meaning is not None, [str(each) for each in report.findings]
+    return report.meaning
 
 
 def assert_equal(meaning: ModelMeaning, oracle: Oracle) -> None:

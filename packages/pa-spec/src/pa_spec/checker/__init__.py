@@ -4,6 +4,7 @@ from pa_spec.checker.capacity import Capacity, SequenceCost, capacity_of, parse_
 from pa_spec.checker.check import check_model
 from pa_spec.checker.finding import Finding, Findings, Place
 from pa_spec.checker.graph.schema import register_schemas
+from pa_spec.checker.huggingface.rope import inverse_frequencies
 from pa_spec.checker.meaning import (
     NO_WINDOW,
     EosId,
@@ -36,6 +37,7 @@ __all__ = [
     "Verdict",
     "capacity_of",
     "check_model",
+    "inverse_frequencies",
     "parse_memory",
     "register_schemas",
     "report_document",

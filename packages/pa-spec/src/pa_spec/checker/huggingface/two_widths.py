@@ -128,7 +128,7 @@ def _read_rope(fields: Fields, source: Fields, width: Width) -> RopeMeaning:
         width.head_size,
         fields.count("max_position_embeddings"),
         theta=10000.0,
-        rotates_part=kind not in (None, "default"),
+        rotates_part=kind not in (None, "default", "proportional"),
         original_at_top=False,
     )
     return read_rope(fields, source, frame)
