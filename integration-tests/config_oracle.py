@@ -8,6 +8,7 @@ and the rotary embedding is asked for the angles of position 1 in sequences of c
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -65,6 +66,13 @@ class Seen:
         self.model.tie_weights()
         embedding = self.model.get_input_embeddings().weight
         return bool(self.model.get_output_embeddings().weight is embedding)
+
+    @property
+    def final_softcap(self) -> float:
+        """Return the cap of the vocabulary's logits, 0 where the model's code has none."""
+        is_read = "final_logit_softcapping" in inspect.getsource(type(self.model).forward)
+        cap = getattr(self.config, "final_logit_softcapping", None) if is_read else None
+        return float(cap or 0.0)
 
     def angles(self, tokens: int, layer_type: str = "") -> tuple[Tensor, float]:
         """Return the angle of position 1 for each pair, and the multiplier of cos and sin."""

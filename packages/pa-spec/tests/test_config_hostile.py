@@ -136,13 +136,13 @@ def follow(meaning: ModelMeaning) -> None:
             assert len(frequencies) == rope.rotary_dim // 2
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=300)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(_MODEL_TYPES, _CONFIGS)
 def test_any_json_in_any_key_is_answered(model_type: str, config: dict[str, Any]) -> None:
     check({"model_type": model_type, **config})
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=300)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(_MODEL_TYPES, _CONFIGS)
 def test_any_json_in_keys_of_a_sound_configuration_is_answered(
     model_type: str, config: dict[str, Any]
@@ -152,7 +152,7 @@ def test_any_json_in_keys_of_a_sound_configuration_is_answered(
     check({"model_type": model_type, "text_config": {**sound, **config}})
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=300)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(_MODEL_TYPES, st.sampled_from(["rope_scaling", "rope_parameters"]), _ROPES)
 def test_any_json_in_a_rope_object_is_answered(
     model_type: str, key: str, rope: dict[str, Any]

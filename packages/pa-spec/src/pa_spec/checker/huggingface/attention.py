@@ -26,7 +26,7 @@ def read_heads(fields: Fields, family: Family) -> Heads:
     """Return the heads' numbers and sizes; fields are broken where they do not fit (V2, V10)."""
     hidden = fields.count("hidden_size")
     num_heads = fields.count("num_attention_heads")
-    kv_num_heads = fields.optional_count("num_key_value_heads") or num_heads
+    kv_num_heads = _kv_num_heads(fields, family, num_heads)
     is_read = family.head_size != "derived"
     written = fields.optional_count("head_dim") if is_read else None
     if family.head_size == "written" and not fields.is_written("head_dim"):
@@ -35,9 +35,28 @@ def read_heads(fields: Fields, family: Family) -> Heads:
     if not fields.is_broken:
         _check(fields, family, Heads(hidden, num_heads, kv_num_heads, head_size))
     if not is_read and fields.raw("head_dim") not in (None, head_size):
-        allowed = f"{head_size}, derived: head_dim is not read"
-        fields.report("config.ignored", "head_dim", fields.raw("head_dim"), allowed=allowed)
+        _report_unread_size(fields, family, head_size)
     return Heads(hidden, num_heads, kv_num_heads, head_size)
+
+
+def _report_unread_size(fields: Fields, family: Family, head_size: int) -> None:
+    found, allowed = fields.raw("head_dim"), f"{head_size}, derived: head_dim is not read"
+    if family.rope == "none":
+        fields.report("config.ignored", "head_dim", found, allowed=allowed)
+        return
+    # Attention derives the size and the rotary embedding reads the key.
+    allowed = f"{head_size}, as the heads are derived and only the rotation reads the key"
+    fields.refuse("config.contradiction", "head_dim", found, allowed=allowed)
+
+
+def _kv_num_heads(fields: Fields, family: Family, num_heads: int) -> int:
+    if family.reads_kv_heads:
+        return fields.optional_count("num_key_value_heads") or num_heads
+    written = fields.raw("num_key_value_heads")
+    if written not in (None, num_heads):
+        allowed = f"{num_heads}, as many as heads: num_key_value_heads is not read"
+        fields.report("config.ignored", "num_key_value_heads", written, allowed=allowed)
+    return num_heads
 
 
 def _check(fields: Fields, family: Family, heads: Heads) -> None:

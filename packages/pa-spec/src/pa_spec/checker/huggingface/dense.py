@@ -63,10 +63,11 @@ def _layers(
     fields: Fields, family: Family, shared: LayerMeaning, count: int
 ) -> tuple[tuple[LayerMeaning, ...], tuple[RopeMeaning, ...]] | None:
     types, windows = read_windows(fields, family, count)
-    by_type = read_ropes(fields, family, shared.head_size) if types else {}
+    is_rotated = _rotated(fields, family, types)
+    used = {each for each, rotated in zip(types, is_rotated, strict=True) if rotated}
+    by_type = read_ropes(fields, family, shared.head_size, used)
     if fields.is_broken:
         return None
-    is_rotated = _rotated(fields, family, types)
     ropes = _used_ropes(by_type, types, is_rotated)
     layers = tuple(
         replace(

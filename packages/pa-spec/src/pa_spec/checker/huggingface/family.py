@@ -24,6 +24,7 @@ class Family:
     nullable: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     head_size: str = "key"
+    reads_kv_heads: bool = True
     heads_divide_hidden: bool = False
     scale: str = "head_size"
     softcap: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -14,12 +14,15 @@ from pa_spec.checker.huggingface.window import FULL, SLIDING
 from pa_spec.checker.meaning import RopeMeaning
 
 
-def read_ropes(fields: Fields, family: Family, head_size: int) -> Mapping[str, RopeMeaning]:
+def read_ropes(
+    fields: Fields, family: Family, head_size: int, used: Collection[str] = (FULL, SLIDING)
+) -> Mapping[str, RopeMeaning]:
     """Return the rotary embedding of each layer type; in most families it is the same.
 
+    used: layer types that rotate; transformers constructs no embedding for the others.
     Call only where no value was broken so far; what is returned means nothing when one then is.
     """
-    if family.rope == "none":
+    if family.rope == "none" or not used:
         return {}
     frame = RopeFrame(
         head_size,
@@ -29,7 +32,7 @@ def read_ropes(fields: Fields, family: Family, head_size: int) -> Mapping[str, R
         is_interleaved=family.is_interleaved,
     )
     if family.rope == "by_layer_type":
-        return _by_layer_type(fields, family, frame)
+        return _by_layer_type(fields, family, frame, used)
     source = shared_source(fields, family)
     if fields.is_broken:
         return {}
@@ -49,7 +52,9 @@ def _compare_theta(fields: Fields, source: Fields) -> None:
         fields.report("config.disagreement", "rope_theta", outer, winner=winner, value=inner)
 
 
-def _by_layer_type(fields: Fields, family: Family, frame: RopeFrame) -> Mapping[str, RopeMeaning]:
+def _by_layer_type(
+    fields: Fields, family: Family, frame: RopeFrame, used: Collection[str]
+) -> Mapping[str, RopeMeaning]:
     sources = layer_type_sources(fields)
     local_theta = family.local_theta or family.default_theta
     if family.local_theta_key:
@@ -57,6 +62,8 @@ def _by_layer_type(fields: Fields, family: Family, frame: RopeFrame) -> Mapping[
     frame = replace(frame, original_at_top=False)
     found = {}
     for layer_type, theta in ((FULL, frame.theta), (SLIDING, local_theta)):
+        if layer_type not in used:
+            continue
         rope = read_rope(fields, sources[layer_type], replace(frame, theta=theta))
         # transformers looks for truncate beside the layer types, where nobody writes it.
         values = tuple(item for item in rope.parameters if item[0] != "truncate")

@@ -103,6 +103,9 @@ def _rotary_dim(writer: Fields, frame: RopeFrame, kind: str, share: float) -> in
         writer.refuse("config.out_of_range", "head size", width, allowed=allowed)
         return 2
     if kind == "proportional":
+        if frame.rotates_part and int(width * share) != width:
+            allowed = "1, as a proportional embedding is as wide as the head"
+            writer.refuse("config.contradiction", key, share, allowed=allowed)
         return width
     rotated = int(width * share)
     if not frame.rotates_part and rotated != width:

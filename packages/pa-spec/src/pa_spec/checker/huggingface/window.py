@@ -73,7 +73,7 @@ def read_windows(
     if fields.is_broken:
         return (), ()
     types, window = _RULES[family.windows](_Case(fields, family, layers, written))
-    if SLIDING in types and window is None and not fields.is_broken:
+    if SLIDING in (*types, *written) and window is None and not fields.is_broken:
         _refuse_missing_window(fields, is_written=bool(written))
     if written and types != written and not fields.is_broken:
         said = ", ".join(sorted(set(written)))
@@ -93,14 +93,18 @@ def report_unread_window(fields: Fields) -> None:
 def _refuse_missing_window(fields: Fields, *, is_written: bool) -> None:
     why = "layer_types has" if is_written else "its pattern has"
     allowed = f"a window, as {why} {SLIDING} layers"
-    name = "sliding_window" if fields.is_written("sliding_window") else "use_sliding_window"
-    if fields.raw("use_sliding_window") is False:
+    is_flagged = fields.default("use_sliding_window") is not None
+    name = "use_sliding_window" if is_flagged and "sliding_window" in fields else "sliding_window"
+    if is_flagged and not fields.flag("use_sliding_window"):
         name = "use_sliding_window"
-    fields.refuse("config.contradiction", name, fields.raw(name), allowed=allowed)
+    found = fields.raw(name) if fields.is_written(name) else "nothing"
+    fields.refuse("config.contradiction", name, found, allowed=allowed)
 
 
 def _none(case: _Case) -> _Types:
-    return (FULL,) * case.layers, None
+    # The layers attend to everything, but transformers' caches go by layer_types.
+    window = case.fields.optional_count("sliding_window") if SLIDING in case.written else None
+    return (FULL,) * case.layers, window
 
 
 def _always(case: _Case) -> _Types:
