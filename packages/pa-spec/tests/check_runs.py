@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 COMMAND = [sys.executable, "-W", "error", "-m", "pa_spec.command", "check"]
+# What the stream still holds when it breaks must not break it again at the end.
+BUFFERED = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
 
 
 def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:

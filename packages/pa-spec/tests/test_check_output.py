@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from check_runs import COMMAND, engine_file, run
+from check_runs import BUFFERED, COMMAND, engine_file, run
 from pa_spec.command import main
 
 HOSTILE = "\x1b[2J\u202e\x07\r\n\u2028\ud800" + "x" * 5000
@@ -56,7 +56,9 @@ def test_reader_that_stops_reading_changes_nothing(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
 
-    ran = subprocess.run([*COMMAND, str(path)], stdout=writing, stderr=subprocess.PIPE, check=False)
+    ran = subprocess.run(
+        [*COMMAND, str(path)], stdout=writing, stderr=subprocess.PIPE, check=False, env=BUFFERED
+    )
     os.close(writing)
 
     assert (ran.returncode, ran.stderr) == (1, b"")
@@ -67,7 +69,9 @@ def test_report_that_cannot_be_written_is_status_2(tmp_path: Path) -> None:
 
     with Path("/dev/full").open("w") as full:
         command = [*COMMAND, str(path)]
-        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+        ran = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, check=False, env=BUFFERED
+        )
 
     assert ran.returncode == 2
     assert ran.stderr == b"pa-spec: the report cannot be written: No space left on device\n"
