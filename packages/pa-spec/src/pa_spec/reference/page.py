@@ -9,6 +9,7 @@ from pa_spec.reference.backend import backend_parts
 from pa_spec.reference.configuration import configuration_parts
 from pa_spec.reference.engine import engine_parts
 from pa_spec.reference.finding import finding_parts
+from pa_spec.reference.model import model_parts
 from pa_spec.reference.operator import operator_parts
 from pa_spec.reference.rule import invariant_parts, rule_parts
 
@@ -22,6 +23,7 @@ def pages() -> Mapping[str, str]:
         "invariants.md": _page("Invariants", invariant_parts()),
         "engine.md": _page("The engine", engine_parts()),
         "configuration.md": _page("Configuration and state", configuration_parts()),
+        "models.md": _page("Models that the checker knows", model_parts()),
         "findings.md": _page("Findings of the model checker", finding_parts()),
     }
 
