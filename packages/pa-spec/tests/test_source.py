@@ -159,6 +159,15 @@ def test_what_is_no_regular_file_is_never_opened(tmp_path: Path, kind: str) -> N
     assert (found.id, found.actual) == ("file.unreadable", expected[kind])
 
 
+def test_path_without_a_name_is_called_by_itself() -> None:
+    findings = Findings()
+
+    assert read_json(Path("/"), findings, "x") is None
+    assert [str(each) for each in findings] == [
+        "x: /: expected a file that can be read, got a folder (file.unreadable)"
+    ]
+
+
 def test_file_that_claims_no_bytes_is_read_no_further_than_its_limit(tmp_path: Path) -> None:
     findings = Findings()
 
