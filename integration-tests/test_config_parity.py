@@ -16,11 +16,8 @@ import numpy as np
 import pytest
 from config_oracle import Refused, Seen, observe
 from config_variants import ACCEPTED, REFUSED, VARIANTS
-from pa_spec.checker import Findings, ModelMeaning, Place
-from pa_spec.checker.huggingface.config import resolve_config
-from pa_spec.checker.huggingface.family import families, nested_models
-from pa_spec.checker.huggingface.rope import inverse_frequencies
-from pa_spec.contract.finding_kind import Severity
+from pa_spec import ModelMeaning, Severity, check_model, inverse_frequencies
+from test_config_parity_hybrid import REAL as HYBRIDS
 
 FILES = sorted((Path(__file__).parent / "configs").glob("*.json"))
 
@@ -34,23 +31,12 @@ def read(path: Path) -> dict[str, Any]:
     return config
 
 
-def is_dense(config: Mapping[str, Any]) -> bool:
-    """Whether the configuration is of a dense family, or of none."""
-    nested = nested_models().get(config["model_type"])
-    inside = config
-    if nested is not None:
-        inside = config.get(nested.text_key) or {}
-    model_type = inside.get("model_type", nested.text_model_type if nested else "")
-    family = families().get(model_type)
-    return family is None or family.resolver == "dense"
-
-
-def resolve(config: Mapping[str, Any]) -> tuple[ModelMeaning | None, list[str]]:
-    """Return the meaning and the ids of findings that weigh more than a note."""
-    findings = Findings()
-    meaning = resolve_config(config, findings, Place("config.json"))
-    heavy = [each.id for each in findings if each.severity is not Severity.NOTE]
-    return meaning, heavy
+def resolve(config: Mapping[str, Any], folder: Path) -> tuple[ModelMeaning | None, list[str]]:
+    """Return the meaning and the ids of a configuration's findings that weigh more than a note."""
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
+    report = check_model(folder)
+    heavy = [each.id for each in report.findings if each.severity is not Severity.NOTE]
+    return report.meaning, [each for each in heavy if each.startswith(("config.", "V"))]
 
 
 REPORTED: Mapping[str, str] = {
@@ -65,6 +51,7 @@ REPORTED: Mapping[str, str] = {
     "internlm2.5-7b": "config.refused_family",
     "mimo-7b": "config.refused_family",
     "minicpm-2b": "config.refused_family",
+    "nemotron-super-49b": "config.refused_family",
     "phi-3-mini-128k": "config.missing",
     "qwen-7b-v1": "config.refused_family",
     "roberta-encoder": "config.not_a_decoder",
@@ -73,14 +60,16 @@ REPORTED: Mapping[str, str] = {
 }
 """The one finding above a note of each file that has one; the others have none."""
 
-DENSE = [path for path in FILES if is_dense(read(path))]
+DENSE = [path for path in FILES if path.stem not in HYBRIDS]
 
 
 @pytest.mark.parametrize("path", DENSE, ids=lambda path: path.stem)
-def test_real_configuration_resolves_to_what_transformers_uses_or_is_refused(path: Path) -> None:
+def test_real_configuration_resolves_to_what_transformers_uses_or_is_refused(
+    path: Path, tmp_path: Path
+) -> None:
     config = read(path)
 
-    meaning, heavy = resolve(config)
+    meaning, heavy = resolve(config, tmp_path)
 
     assert heavy == [REPORTED[path.stem]] if path.stem in REPORTED else not heavy
     seen, _ = seen_or_reason(config)
@@ -98,10 +87,12 @@ def seen_or_reason(config: Mapping[str, Any]) -> tuple[Seen | None, str]:
 
 
 @pytest.mark.parametrize("name", sorted(VARIANTS))
-def test_variant_resolves_to_what_transformers_uses_or_is_refused(name: str) -> None:
+def test_variant_resolves_to_what_transformers_uses_or_is_refused(
+    name: str, tmp_path: Path
+) -> None:
     config = VARIANTS[name]
 
-    meaning, heavy = resolve(config)
+    meaning, heavy = resolve(config, tmp_path)
 
     seen, reason = seen_or_reason(config)
     if seen is None:
