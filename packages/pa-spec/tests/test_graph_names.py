@@ -224,3 +224,26 @@ def test_attention_inside_a_function_is_warned_of(tmp_path: Path) -> None:
             "functions), got in a function (graph.attention_in_function)"
         )
     ]
+
+
+def test_a_constant_that_is_declared_as_a_scalar_is_the_builders_habit(tmp_path: Path) -> None:
+    def shaped(model: ModelProto) -> None:
+        node = helper.make_node(
+            "Constant", [], ["shape"], value=helper.make_tensor("shape", 7, [2], [0, -1])
+        )
+        model.graph.node.insert(0, node)
+        reshape = helper.make_node("Reshape", ["logits", "shape"], ["flat"])
+        model.graph.node.append(reshape)
+        model.graph.value_info.append(helper.make_tensor_value_info("shape", 7, []))
+
+    assert checked(tmp_path, shaped) == []
+
+
+def test_sparse_initializers_define_names(tmp_path: Path) -> None:
+    def sparse(model: ModelProto) -> None:
+        values = helper.make_tensor("thin", TensorProto.FLOAT, [1], [1.0])
+        indices = helper.make_tensor("thin_indices", 7, [1], [3])
+        model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [8]))
+        model.graph.node.append(helper.make_node("Identity", ["thin"], ["copy"]))
+
+    assert checked(tmp_path, sparse) == []

@@ -131,6 +131,14 @@ WRONG: dict[str, tuple[Change, list[str]]] = {
         Change(inputs={"block_table": ("batch_size",)}),
         ["block_table: expected [B=3, M], got [batch_size] (V34)"],
     ),
+    "a query without axes": (
+        Change(inputs={"query": ()}),
+        ["query: expected [T, width], got [] (V9)"],
+    ),
+    "a table without axes": (
+        Change(inputs={"block_table": ()}),
+        ["block_table: expected [B=3, M], got [] (V34)"],
+    ),
     "lone sines": (
         Change(inputs={"cos_cache": None}),
         [

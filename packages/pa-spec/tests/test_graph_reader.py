@@ -6,6 +6,7 @@ Method: files that are no models, models whose names or shapes are wrong, and od
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -170,5 +171,40 @@ def test_a_file_beyond_what_protobuf_holds_is_not_read(
         (
             f"huge.onnx: huge.onnx: expected at most {protobuf.MAX_MODEL_BYTES} bytes, "
             "got 2147483648 bytes (file.too_large)"
+        )
+    ]
+
+
+def test_without_the_onnx_library_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"")
+    findings = Findings()
+
+    assert read_graph(path, path.name, findings) is None
+    assert [str(each) for each in findings] == [
+        (
+            "model.onnx: onnx: expected the onnx library; pip install 'pa-spec[onnx]' installs it, "
+            "got not installed (graph.onnx_missing)"
+        )
+    ]
+
+
+def test_inference_that_fails_leaves_what_is_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr("onnx.shape_inference.infer_shapes", fail)
+
+    found = check_model_proto(decoder(), tmp_path)
+
+    assert [str(each) for each in found] == [
+        (
+            "model.onnx: shape inference: expected a graph that the onnx library can infer "
+            "shapes of, got declared shapes only (graph.not_inferred)"
         )
     ]
