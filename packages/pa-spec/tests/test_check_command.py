@@ -153,6 +153,13 @@ def test_unusable_options_of_the_function_are_refused(
         check_model(tmp_path, options)
 
 
+@pytest.mark.parametrize("number", [1, 2**62])
+def test_smallest_and_largest_options_are_taken(tmp_path: Path, number: int) -> None:
+    report = check_model(tmp_path, CheckOptions(memory_bytes=number, length_tokens=number))
+
+    assert report.capacity is None  # there is no model
+
+
 def test_help_names_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["check", "--help"])

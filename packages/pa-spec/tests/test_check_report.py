@@ -242,6 +242,20 @@ def test_values_are_shown_as_their_file_spells_them(value: object, expected: str
     assert shown(value) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a b", "a b"),
+        ("\x1b[0m", r"\x1b[0m"),
+        ("\xff\xad", "ÿ\\xad"),
+        ("\u0378\uffff", r"\u0378\uffff"),
+        ("\U000e0001", r"\U000e0001"),
+    ],
+)
+def test_what_a_terminal_would_obey_or_hide_is_escaped(text: str, expected: str) -> None:
+    assert printable(text) == expected
+
+
 @hypothesis_settings(deadline=None)
 @given(st.text(), st.integers(5, 300))
 def test_any_text_can_be_printed_and_shortened(text: str, most: int) -> None:

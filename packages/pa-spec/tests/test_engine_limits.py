@@ -163,7 +163,7 @@ JSON = st.recursive(
 KEYS = ("engine", "search", "dynamic_batching", "static_batching", "top_p", *LIMITS)
 
 
-@hypothesis_settings(deadline=None)
+@hypothesis_settings(deadline=None, max_examples=50)
 @given(st.dictionaries(st.sampled_from(KEYS), st.dictionaries(st.sampled_from(KEYS), JSON) | JSON))
 def test_any_values_are_checked_without_an_exception(document: Any) -> None:
     findings = Findings()
