@@ -57,7 +57,9 @@ def _judge(signature: CallSignature, outputs: tuple[bool, ...]) -> tuple[Contrac
         name: None if tensor is None else SymbolicTensor(tensor.element_type, tensor.shape)
         for name, tensor in signature.inputs.named()
     }
-    inputs: PagedAttentionInputs[SymbolicTensor] = PagedAttentionInputs(**known)  # type: ignore[arg-type]
+    inputs: PagedAttentionInputs[SymbolicTensor] = PagedAttentionInputs(
+        **known  # type: ignore[arg-type]
+    )
     wrong = check_outputs(signature.attributes, inputs, outputs)
     return (*found, *(each for each in wrong if each.name.removesuffix("_out") not in said))
 
@@ -179,5 +181,7 @@ def _with_input(
     tensors: Mapping[str, TensorSignature | None] = dict(signature.inputs.named())
     found = tensors[name]
     changed = {**tensors, name: None if found is None else change(found)}
-    inputs: PagedAttentionInputs[TensorSignature] = PagedAttentionInputs(**changed)  # type: ignore[arg-type]
+    inputs: PagedAttentionInputs[TensorSignature] = PagedAttentionInputs(
+        **changed  # type: ignore[arg-type]
+    )
     return replace(signature, inputs=inputs)
