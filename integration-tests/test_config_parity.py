@@ -51,7 +51,6 @@ REPORTED: Mapping[str, str] = {
     "internlm2.5-7b": "config.refused_family",
     "mimo-7b": "config.refused_family",
     "minicpm-2b": "config.refused_family",
-    "nemotron-super-49b": "config.refused_family",
     "phi-3-mini-128k": "config.missing",
     "qwen-7b-v1": "config.refused_family",
     "roberta-encoder": "config.not_a_decoder",
@@ -60,7 +59,8 @@ REPORTED: Mapping[str, str] = {
 }
 """The one finding above a note of each file that has one; the others have none."""
 
-DENSE = [path for path in FILES if path.stem not in HYBRIDS]
+# Nemotron's 49B describes its blocks itself, so it is resolved without modelling code.
+DENSE = [path for path in FILES if path.stem not in (*HYBRIDS, "nemotron-super-49b")]
 
 
 @pytest.mark.parametrize("path", DENSE, ids=lambda path: path.stem)
