@@ -52,7 +52,6 @@ _WINDOWS = {
     "pattern": "all but every n-th layer, or layer_types",
     "types": "every layer, or layer_types",
     "no_rope": "layers without rotation, or layer_types",
-    "written": "as layer_types says",
 }
 
 
