@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from pa_spec.checker.graph.attention_shape import attention_inference
@@ -64,8 +66,18 @@ def _register(
     ):
         if not _is_registered(name, place):
             defs.register_schema(build())  # type: ignore[no-untyped-call]
+            # Older releases of the library end the process badly when it still holds functions of
+            # an interpreter that is gone.
+            atexit.register(_deregister, name, place)
             added.append(f"{place}::{name}" if place else name)
     return tuple(added)
+
+
+def _deregister(name: str, domain: str) -> None:
+    from onnx import defs
+
+    with suppress(defs.SchemaError):
+        defs.deregister_schema(name, 1, domain)
 
 
 def _is_registered(name: str, domain: str) -> bool:
