@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from onnx import NodeProto, checker, defs, helper, shape_inference
-from pa_spec import register_schemas
+from pa_spec.checker import register_schemas
 from pa_spec.checker.graph.companion import companions
 from paged_graphs import FLOAT, HALF, model_of
 

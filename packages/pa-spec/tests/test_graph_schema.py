@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import ModelProto, TensorProto, checker, defs, helper, shape_inference
-from pa_spec import register_schemas
+from pa_spec.checker import register_schemas
 from pa_spec.contract import operator_attributes, operator_inputs, operator_outputs
 from paged_graphs import (
     FLOAT,

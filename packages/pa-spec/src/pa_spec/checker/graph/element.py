@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
+from math import prod
 from typing import Any
 
 from pa_spec.element_type import ElementType
@@ -10,6 +12,11 @@ from pa_spec.inference.shape import Extent, SymbolicTensor
 
 MAX_SHOWN = 120
 """Characters of a name that a finding shows; a hostile file's names may be very long."""
+
+MAX_RANK = 64
+"""Axes that are looked at; nothing real has more, and products of very many take long."""
+
+MAX_ELEMENTS = 2**63 - 1
 
 _SPELLINGS = {"float": "float32", "double": "float64"}
 
@@ -21,6 +28,13 @@ def spellings() -> dict[int, str]:
 
     names = {number: name.lower() for name, number in TensorProto.DataType.items()}
     return {number: _SPELLINGS.get(name, name) for number, name in names.items()}
+
+
+def lengths_of(dims: Sequence[int]) -> tuple[int, ...] | None:
+    """Return a stored tensor's dimensions, None when no tensor has such."""
+    if len(dims) > MAX_RANK or min(dims, default=0) < 0 or prod(dims) > MAX_ELEMENTS:
+        return None
+    return tuple(dims)
 
 
 def tensor_of(number: int, shape: tuple[Extent, ...] | None) -> SymbolicTensor:
@@ -52,7 +66,7 @@ def _tensor_of_bytes(data: bytes) -> SymbolicTensor:
     tensor = proto.tensor_type
     shape = None
     if tensor.HasField("shape"):
-        shape = tuple(_extent(dim) for dim in tensor.shape.dim)
+        shape = tuple(_extent(dim) for dim in tensor.shape.dim[:MAX_RANK])
     return tensor_of(tensor.elem_type, shape)
 
 

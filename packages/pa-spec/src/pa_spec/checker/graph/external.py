@@ -8,10 +8,8 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.graph.element import shown, spellings
+from pa_spec.checker.graph.element import lengths_of, shown, spellings
 from pa_spec.checker.graph.walk import StoredTensor
-
-MAX_ELEMENTS = 2**63 - 1
 
 _BITS = {
     "float32": 32, "float16": 16, "bfloat16": 16, "float64": 64, "complex64": 64,
@@ -48,9 +46,8 @@ def stored_bytes(tensor: Any) -> int | None:
 
 
 def _dims_fit(tensor: Any, place: Place, findings: Findings) -> bool:
-    dims = tuple(tensor.dims)
-    if dims and (min(dims) < 0 or prod(dims) > MAX_ELEMENTS):
-        found = f"[{shown(', '.join(map(str, dims)))}]"
+    if lengths_of(tensor.dims) is None:
+        found = f"[{shown(', '.join(map(str, tensor.dims)))}]"
         findings.add("graph.tensor_size", place, shown(tensor.name), found, case="dims")
         return False
     return True

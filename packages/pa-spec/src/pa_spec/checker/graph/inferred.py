@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from pa_spec.checker.graph.element import tensor_of_type
+from pa_spec.checker.graph.element import lengths_of, tensor_of_type
 from pa_spec.checker.graph.schema import CHECK_DOMAIN, register_check_schemas
 from pa_spec.checker.graph.walk import Walk
 from pa_spec.inference.shape import SymbolicTensor
@@ -46,7 +46,8 @@ def _copy(model: Any, walk: Walk) -> Any:
         copy.opset_import.add(domain=domain, version=version)
     copy.graph.input.extend(model.graph.input)
     for tensor in model.graph.initializer:
-        _copy_tensor(tensor, copy.graph.initializer.add())
+        if lengths_of(tensor.dims) is not None:
+            _copy_tensor(tensor, copy.graph.initializer.add())
     known = register_check_schemas()
     copy.graph.node.extend(model.graph.node)
     foreign: set[str] = set()
@@ -95,10 +96,14 @@ def _trim_attributes(node: Any, foreign: set[str]) -> None:
 
 
 def _copy_tensor(tensor: Any, copy: Any) -> None:
-    """Copy a tensor, without its data when that is long or elsewhere."""
-    dims = tuple(tensor.dims)
-    is_external = tensor.data_location == tensor.EXTERNAL
-    if not is_external and 0 <= prod(dims) <= MAX_COPIED_ELEMENTS and min(dims, default=0) >= 0:
+    """Copy a tensor, without its data when that is long or elsewhere; nothing of an impossible one.
+
+    copy: an empty tensor.
+    """
+    dims = lengths_of(tensor.dims)
+    if dims is None:
+        return
+    if tensor.data_location != tensor.EXTERNAL and prod(dims) <= MAX_COPIED_ELEMENTS:
         copy.CopyFrom(tensor)
         return
     copy.name, copy.data_type = tensor.name, tensor.data_type

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.graph.element import shown, tensor_of, tensor_of_type, tensor_text
+from pa_spec.checker.graph.element import lengths_of, shown, tensor_of, tensor_of_type, tensor_text
 from pa_spec.checker.graph.inferred import infer_types
 from pa_spec.checker.graph.scope import Scope
 from pa_spec.checker.graph.walk import ATTENTION, STATE_OPERATORS, Walk, label_of
@@ -47,12 +47,10 @@ def declared_types(graph: Any) -> dict[str, SymbolicTensor]:
     """Return what a graph itself says of its names; the first statement counts."""
     found: dict[str, SymbolicTensor] = {}
     for tensor in graph.initializer:
-        dims = tuple(tensor.dims)
-        is_sane = not dims or min(dims) >= 0
-        found[tensor.name] = tensor_of(tensor.data_type, dims if is_sane else None)
+        found[tensor.name] = tensor_of(tensor.data_type, lengths_of(tensor.dims))
     for sparse in graph.sparse_initializer:
-        dims = tuple(sparse.dims)
-        found.setdefault(sparse.values.name, tensor_of(sparse.values.data_type, dims))
+        shape = lengths_of(sparse.dims)
+        found.setdefault(sparse.values.name, tensor_of(sparse.values.data_type, shape))
     for value in (*graph.input, *graph.value_info, *graph.output):
         if value.HasField("type"):
             found.setdefault(value.name, tensor_of_type(value.type))

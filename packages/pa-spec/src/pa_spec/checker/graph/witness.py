@@ -39,6 +39,7 @@ _ROLES: dict[str, tuple[str, ...]] = {
     "attention_metadata": ("bounds",),
 }
 _CHOSEN = frozenset("NSBMTP")
+_MAX_SYMBOL = 200
 _SUM = re.compile(r"\s*(.+?)\s*\+\s*(\d{1,9})\s*")
 
 
@@ -164,7 +165,7 @@ def _extent(witness: Witness, extent: Extent, role: str) -> int:
     if extent is None or role not in _CHOSEN:
         # Many files call the boundaries' length after the rows; that is no mistake of a call.
         return expected
-    summed = _SUM.fullmatch(extent)
+    summed = _SUM.fullmatch(extent) if len(extent) <= _MAX_SYMBOL else None
     symbol, added = (summed[1], int(summed[2])) if summed else (extent, 0)
     value = witness.symbols.setdefault(symbol, expected - added) + added
     # What the first tensor of a role turned out to have is what the others must have.
