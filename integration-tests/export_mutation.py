@@ -12,7 +12,7 @@ from typing import Any
 
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
-from pa_spec import CheckOptions, Report, check_model
+from pa_spec.checker import CheckOptions, Report, check_model
 
 ChangeGraph = Callable[[ModelProto], None]
 ChangeConfig = Callable[[dict[str, Any]], None]

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 import transformers
-from pa_spec import LayerKind
+from pa_spec.checker import LayerKind
 from transformers.cache_utils import DynamicCache, DynamicSlidingWindowLayer
 from transformers.masking_utils import create_masks_for_generate
 

@@ -24,7 +24,7 @@ ARROWS: Mapping[str, frozenset[str]] = {
     "pa-serve": frozenset({"pa-spec", "pa-engine", "pa-models"}),
 }
 # Beside its root a package may offer these modules to tests: doubles, tolerances, golden problems.
-PUBLIC_MODULES = frozenset({"conformance", "testing"})
+PUBLIC_MODULES = frozenset({"checker", "conformance", "testing"})
 
 
 @dataclass(frozen=True)

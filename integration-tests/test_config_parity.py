@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from config_oracle import Refused, Seen, observe
 from config_variants import ACCEPTED, REFUSED, VARIANTS
-from pa_spec import ModelMeaning, Severity, check_model, inverse_frequencies
+from pa_spec import Severity
+from pa_spec.checker import ModelMeaning, check_model, inverse_frequencies
 from test_config_parity_hybrid import REAL as HYBRIDS
 
 FILES = sorted((Path(__file__).parent / "configs").glob("*.json"))

@@ -20,13 +20,12 @@ import transformers
 from hybrid_configs import SMALL
 from hybrid_oracle import Oracle, OracleLayer
 from hybrid_variants import FAILING, VARIANTS, Variant
-from pa_spec import (
-    GroupKind,
+from pa_spec import GroupKind, Severity
+from pa_spec.checker import (
     LayerKind,
     LayerMeaning,
     ModelMeaning,
     Report,
-    Severity,
     check_model,
     inverse_frequencies,
 )

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from config_variants import VARIANTS
 from pa_models.testing import architectures, read_config, rotation
-from pa_spec import InputUnusable, check_model, inverse_frequencies
+from pa_spec import InputUnusable
+from pa_spec.checker import check_model, inverse_frequencies
 
 _ARCHITECTURES = architectures()
 _FILES = {

@@ -19,7 +19,8 @@ import onnx
 import pytest
 from export_mutation import ExportedModel, Mutation, ids_of
 from exported_folder import export, save_random_model, save_small_model
-from pa_spec import CheckOptions, Severity, Verdict, check_model, register_schemas
+from pa_spec import Severity
+from pa_spec.checker import CheckOptions, Verdict, check_model, register_schemas
 
 SMALL = {
     "graph inputs": graph.GRAPH_INPUTS,

@@ -8,18 +8,14 @@ makes of the same configuration.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pa_spec.checker import Findings, Place
-from pa_spec.checker.check import check_model
-from pa_spec.checker.huggingface.config import resolve_config
-from pa_spec.checker.huggingface.expected_tensor import ModelSizes, tensor_groups
-from pa_spec.checker.huggingface.family import families
-from pa_spec.checker.huggingface.tensor_layout import tensor_layouts, tensor_prefixes
+from pa_spec.checker import check_model, expected_tensors
 from safetensors_writer import write_folder
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from transformers.core_model_loading import revert_weight_conversion
@@ -39,22 +35,10 @@ def saved(model_type: str, changes: Mapping[str, Any]) -> tuple[dict[str, Any], 
 
 def expected(config: Mapping[str, Any]) -> tuple[Shapes, set[str]]:
     """What the contract makes of a configuration; the names that may be left out."""
-    findings = Findings()
-    meaning = resolve_config(config, findings, Place("config.json"))
-    assert meaning is not None, [str(each) for each in findings]
-    layout = tensor_layouts()[meaning.family]
-    sizes = ModelSizes(layout, meaning, config, families()[meaning.family].defaults)
-    shapes: Shapes = {}
-    optional = set()
-    for group in tensor_groups(layout, sizes, tensor_prefixes(layout)[0], ()):
-        for layer in group.layers:
-            for tensor in group.of_layer(layer):
-                assert None not in tensor.shape, tensor
-                shapes[tensor.name] = tuple(each or 0 for each in tensor.shape)
-                is_free = tensor.role == "head" and meaning.has_tied_embeddings
-                if is_free or not tensor.is_needed:
-                    optional.add(tensor.name)
-    return shapes, optional
+    tensors = list(expected_tensors(config))
+    assert not [each for each in tensors if None in each.shape]
+    shapes = {each.name: tuple(extent or 0 for extent in each.shape) for each in tensors}
+    return shapes, {each.name for each in tensors if not each.is_needed}
 
 
 def weight_findings(folder: Path) -> list[str]:
@@ -83,10 +67,12 @@ def test_expected_tensors_are_what_transformers_saves(
     assert weight_findings(folder) == []
 
 
-def test_every_layout_is_compared_with_transformers() -> None:
+def test_every_layout_is_compared_with_transformers(root: Path) -> None:
+    data = tomllib.loads((root / "spec" / "models" / "tensors.toml").read_text("utf-8"))
+    known = {model_type for layout in data["layout"] for model_type in layout["model_types"]}
+
     # lfm2_moe has no resolver; kimi_k2 is deepseek_v3 under a name that transformers has not.
-    unnamed = {"lfm2_moe", "kimi_k2"}
-    assert {model_type for model_type, _ in CASES} == tensor_layouts().keys() - unnamed
+    assert {model_type for model_type, _ in CASES} == known - {"lfm2_moe", "kimi_k2"}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pa_spec.checker import Finding, Findings, ModelMeaning, Place
-from pa_spec.checker.huggingface.config import resolve_config
+from pa_spec.checker.huggingface.config.resolve import resolve_config
 
 SMALL: Mapping[str, Any] = {
     "hidden_size": 64,

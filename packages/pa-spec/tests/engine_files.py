@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pa_spec import Report, TargetKind, check_model
+from pa_spec.checker import Report, TargetKind, check_model
 
 LIMITS = ("block_size", "num_blocks", "max_batch_size", "max_scheduled_tokens")
 

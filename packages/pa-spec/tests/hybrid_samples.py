@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pa_spec.checker.finding import Finding, Findings, Place
-from pa_spec.checker.huggingface.config import resolve_config
+from pa_spec.checker.huggingface.config.resolve import resolve_config
 from pa_spec.checker.meaning import ModelMeaning
 
 LFM2: dict[str, Any] = {

@@ -36,7 +36,7 @@ from hostile_inputs import (
     special,
     truncated,
 )
-from pa_spec import check_model
+from pa_spec.checker import check_model
 
 NOBODY = 65534
 

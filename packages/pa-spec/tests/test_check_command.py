@@ -11,8 +11,8 @@ import pytest
 from check_runs import engine_file, run
 from hostile_inputs import config_text
 from jsonschema import Draft202012Validator
-from pa_spec import CONTRACT_VERSION, InputUnusable, __version__, check_model
-from pa_spec.checker import CheckOptions
+from pa_spec import CONTRACT_VERSION, InputUnusable, __version__
+from pa_spec.checker import CheckOptions, check_model
 from pa_spec.command import main, text_of
 
 

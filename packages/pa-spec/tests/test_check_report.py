@@ -11,17 +11,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from pa_spec import (
-    ElementType,
-    GroupKind,
-    Report,
-    Severity,
-    StateGroup,
-    StateManifest,
-    TargetKind,
-    report_json,
-    report_text,
-)
+from pa_spec import ElementType, GroupKind, Severity, StateGroup, StateManifest
 from pa_spec.checker import (
     EosId,
     Finding,
@@ -30,8 +20,12 @@ from pa_spec.checker import (
     LayerMeaning,
     ModelMeaning,
     Place,
+    Report,
     RopeMeaning,
+    TargetKind,
     capacity_of,
+    report_json,
+    report_text,
 )
 from pa_spec.checker.text import did_you_mean, printable, ranges, shortened, shown
 from pa_spec.command import text_of

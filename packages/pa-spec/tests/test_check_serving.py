@@ -72,8 +72,10 @@ def test_call_that_the_operator_has_not_is_refused_by_all() -> None:
     answers = backends_of(meaning(replace(PLAIN, head_size=60, v_head_size=60)))
 
     assert set(answers.values()) == {
-        "the operator has no such call: query: expected a head size divisible by 8, "
-        "got head size 60, query [1, 480] (V10)"
+        (
+            "the operator has no such call: query: expected a head size divisible by 8, "
+            "got head size 60, query [1, 480] (V10)"
+        )
     }
 
 

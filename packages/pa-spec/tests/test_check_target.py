@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from pa_spec import Severity, TargetKind, Verdict, check_model
-from pa_spec.checker import Findings
+from pa_spec import Severity
+from pa_spec.checker import Findings, TargetKind, Verdict, check_model
 from pa_spec.checker.target import Target, find_target
 
 ONNX_HEAD = b"\x08\x0a\x12\x08pa-tests:\x00"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from config_cases import SMALL, meaning_of, resolved, small, without
-from pa_spec.checker.huggingface.family import families, nested_models
+from pa_spec.checker.huggingface.config.family import families, nested_models
 from pa_spec.contract.finding_kind import Severity, finding_kinds
 
 MESSAGES: Mapping[str, Mapping[str, Any]] = json.loads(

@@ -10,8 +10,8 @@ from config_cases import resolved, small
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pa_spec.checker import ModelMeaning
-from pa_spec.checker.huggingface.family import families, nested_models
-from pa_spec.checker.huggingface.rope import inverse_frequencies
+from pa_spec.checker.huggingface.config.family import families, nested_models
+from pa_spec.checker.huggingface.rope.frequency import inverse_frequencies
 from pa_spec.contract.finding_kind import Severity
 
 LONGEST_SECONDS = 2.0

@@ -8,8 +8,8 @@ import pytest
 from config_cases import meaning_of, resolved, small, without
 from pa_spec import ElementType, GroupKind
 from pa_spec.checker import NO_WINDOW
-from pa_spec.checker.huggingface.config import _RESOLVERS
-from pa_spec.checker.huggingface.family import families, nested_models, refusals
+from pa_spec.checker.huggingface.config.family import families, nested_models, refusals
+from pa_spec.checker.huggingface.config.resolve import _RESOLVERS
 from pa_spec.contract.finding_kind import Severity
 
 

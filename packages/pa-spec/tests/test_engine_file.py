@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from engine_files import LIMITS, check_json, dynamic, found_in
-from pa_spec import EngineConfig, check_model, settings
+from pa_spec import EngineConfig, settings
+from pa_spec.checker import check_model
 
 DYNAMIC = "engine.dynamic_batching."
 KEYS_OF_DYNAMIC = ", ".join(

@@ -19,9 +19,9 @@ from hybrid_samples import (
     resolve,
 )
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.huggingface.dense import Decoder
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.manifest import layer_names, state_manifest
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.config.manifest import layer_names, state_manifest
+from pa_spec.checker.huggingface.decoder.dense import Decoder
 from pa_spec.checker.meaning import LayerKind, LayerMeaning
 from pa_spec.element_type import ElementType
 from pa_spec.state import GroupKind, StateGroup

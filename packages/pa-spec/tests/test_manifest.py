@@ -37,18 +37,24 @@ def test_one_paged_group_with_fixed_groups_beside_it_passes() -> None:
         ),
         (
             (paged(0, row=(2, 0)),),
-            "row_shape: expected at least one cache and extents of at least 1, "
-            "got paged_kv: 2 caches of rows [2, 0] (V82)",
+            (
+                "row_shape: expected at least one cache and extents of at least 1, "
+                "got paged_kv: 2 caches of rows [2, 0] (V82)"
+            ),
         ),
         (
             (paged(0, row=()),),
-            "row_shape: expected at least one cache and extents of at least 1, "
-            "got paged_kv: 2 caches of rows [] (V82)",
+            (
+                "row_shape: expected at least one cache and extents of at least 1, "
+                "got paged_kv: 2 caches of rows [] (V82)"
+            ),
         ),
         (
             (paged(0, caches=0),),
-            "row_shape: expected at least one cache and extents of at least 1, "
-            "got paged_kv: 0 caches of rows [2, 64] (V82)",
+            (
+                "row_shape: expected at least one cache and extents of at least 1, "
+                "got paged_kv: 0 caches of rows [2, 64] (V82)"
+            ),
         ),
     ],
 )

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pa_spec.checker import RopeMeaning
-from pa_spec.checker.huggingface.rope import ROPE_KINDS, context_tokens, inverse_frequencies
+from pa_spec.checker.huggingface.rope.frequency import (
+    ROPE_KINDS,
+    context_tokens,
+    inverse_frequencies,
+)
 
 PLAIN = RopeMeaning("default", 10000.0, 64, trained_tokens=4096, original_tokens=4096)
 SHORT, LONG = (1.0,) * 32, (4.0,) * 32

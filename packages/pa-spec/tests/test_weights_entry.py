@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pa_spec.checker import Findings
-from pa_spec.checker.huggingface.safetensors_header import (
+from pa_spec.checker.huggingface.weights.safetensors_header import (
     SafetensorsHeader,
     read_header,
 )

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pa_spec.checker import Findings
-from pa_spec.checker.huggingface.safetensors_header import (
+from pa_spec.checker.huggingface.weights.safetensors_header import (
     MAX_HEADER_BYTES,
     MAX_QUOTES,
     SafetensorsHeader,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from pa_spec import InputUnusable
-from pa_spec.checker.huggingface.size_expression import UNKNOWN, evaluate
-from pa_spec.checker.huggingface.tensor_layout import tensor_layouts, tensor_parts
+from pa_spec.checker.huggingface.weights.size_expression import UNKNOWN, evaluate
+from pa_spec.checker.huggingface.weights.tensor_layout import tensor_layouts, tensor_parts
 
 NAMES: dict[str, Any] = {
     "a": 6,

@@ -240,7 +240,7 @@ def test_claimed_number_of_experts_costs_no_time(tmp_path: Path) -> None:
 def test_model_whose_tensors_are_unknown_is_said_to_be_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pa_spec.checker.huggingface.weight_check.tensor_layouts", dict)
+    monkeypatch.setattr("pa_spec.checker.huggingface.weights.check.tensor_layouts", dict)
 
     report = check_with(tmp_path, {"anything": (1,)})
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pa_spec import Report, Severity, check_model, report_json, report_text
-from pa_spec.checker import CheckOptions
+from pa_spec import Severity
+from pa_spec.checker import CheckOptions, Report, check_model, report_json, report_text
 
 # Sizes and counts that a configuration makes up may be printed; nothing longer may.
 MAX_CHARACTERS = 2_000_000

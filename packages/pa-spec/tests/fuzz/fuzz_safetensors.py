@@ -12,7 +12,7 @@ from fuzz_choices import Choices, changed
 from fuzz_config import LLAMA
 from fuzz_report import checked
 from pa_spec.checker import Findings
-from pa_spec.checker.huggingface.safetensors_header import LENGTH_BYTES, read_header
+from pa_spec.checker.huggingface.weights.safetensors_header import LENGTH_BYTES, read_header
 
 NAMES = (
     "model.embed_tokens.weight",

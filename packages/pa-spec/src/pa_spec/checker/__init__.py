@@ -4,7 +4,10 @@ from pa_spec.checker.capacity import Capacity, SequenceCost, capacity_of, parse_
 from pa_spec.checker.check import check_model
 from pa_spec.checker.finding import Finding, Findings, Place
 from pa_spec.checker.graph.schema import register_schemas
-from pa_spec.checker.huggingface.rope import inverse_frequencies
+from pa_spec.checker.huggingface.config.resolve import resolve_config
+from pa_spec.checker.huggingface.rope.frequency import inverse_frequencies
+from pa_spec.checker.huggingface.weights.check import expected_tensors
+from pa_spec.checker.huggingface.weights.expected_tensor import ExpectedTensor
 from pa_spec.checker.meaning import (
     NO_WINDOW,
     EosId,
@@ -23,6 +26,7 @@ __all__ = [
     "Capacity",
     "CheckOptions",
     "EosId",
+    "ExpectedTensor",
     "Finding",
     "Findings",
     "FixedRow",
@@ -37,10 +41,12 @@ __all__ = [
     "Verdict",
     "capacity_of",
     "check_model",
+    "expected_tensors",
     "inverse_frequencies",
     "parse_memory",
     "register_schemas",
     "report_document",
     "report_json",
     "report_text",
+    "resolve_config",
 ]

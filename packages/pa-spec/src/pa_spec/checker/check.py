@@ -89,7 +89,7 @@ def _check_huggingface(
 
         return check_huggingface_folder(target.path, findings, options)
     # A config.json under another name: what lies beside it may belong to another model.
-    from pa_spec.checker.huggingface.config import resolve_config
+    from pa_spec.checker.huggingface.config.resolve import resolve_config
 
     return resolve_config(target.document, findings, Place(target.file))
 

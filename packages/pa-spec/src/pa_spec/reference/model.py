@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pa_spec.checker.huggingface.family import Family, families, nested_models, refusals
+from pa_spec.checker.huggingface.config.family import Family, families, nested_models, refusals
 from pa_spec.reference.markdown import code, codes, table
 
 

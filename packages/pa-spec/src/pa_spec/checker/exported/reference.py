@@ -36,7 +36,7 @@ def read_reference(folder: Path, options: CheckOptions, findings: Findings) -> R
     config = read_json(path, findings, _shown_path(path, options))
     if config is None:
         return None
-    from pa_spec.checker.huggingface.config import resolve_config
+    from pa_spec.checker.huggingface.config.resolve import resolve_config
 
     place, unheard = Place(_shown_path(path, options)), Findings()
     meaning = resolve_config(config, unheard, place)
@@ -49,7 +49,7 @@ def read_reference(folder: Path, options: CheckOptions, findings: Findings) -> R
 
 def tokenizer_eos(reference: Reference, exported: Path) -> frozenset[int]:
     """Return the ids that the tokenizers beside either configuration end a turn with."""
-    from pa_spec.checker.huggingface.tokenizer_file import read_tokenizer
+    from pa_spec.checker.huggingface.tokenizer.file import read_tokenizer
 
     found = set()
     for folder in dict.fromkeys((reference.folder, exported)):
@@ -75,7 +75,7 @@ def _shown_path(path: Path, options: CheckOptions) -> str:
 
 
 def _eos(path: Path, config: Mapping[str, Any], meaning: ModelMeaning) -> Any:
-    from pa_spec.checker.huggingface.eos import eos_sources, resolve_eos
+    from pa_spec.checker.huggingface.tokenizer.eos import eos_sources, resolve_eos
 
     unheard = Findings()
     beside = path.parent / _GENERATION

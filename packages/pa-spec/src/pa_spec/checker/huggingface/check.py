@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.huggingface.config import resolve_config
-from pa_spec.checker.huggingface.eos import eos_sources, resolve_eos
-from pa_spec.checker.huggingface.stored_weights import read_weights
-from pa_spec.checker.huggingface.tokenizer_file import read_tokenizer
-from pa_spec.checker.huggingface.weight_check import check_weights
+from pa_spec.checker.huggingface.config.resolve import resolve_config
+from pa_spec.checker.huggingface.tokenizer.eos import eos_sources, resolve_eos
+from pa_spec.checker.huggingface.tokenizer.file import read_tokenizer
+from pa_spec.checker.huggingface.weights.check import check_weights
+from pa_spec.checker.huggingface.weights.stored_weights import read_weights
 from pa_spec.checker.meaning import ModelMeaning
 from pa_spec.checker.report import CheckOptions
 from pa_spec.checker.source import read_json

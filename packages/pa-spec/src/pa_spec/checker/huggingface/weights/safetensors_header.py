@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.huggingface.header_entry import HeaderEntries, StoredTensor
+from pa_spec.checker.huggingface.weights.header_entry import HeaderEntries, StoredTensor
 from pa_spec.checker.json_text import NotJson, duplicate_keys, parse_json
 from pa_spec.checker.source import kind_of, reason_of
 from pa_spec.checker.text import printable, shortened, shown

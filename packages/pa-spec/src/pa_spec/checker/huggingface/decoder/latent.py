@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from pa_spec.checker.huggingface.dense import MAX_LAYERS, Decoder
-from pa_spec.checker.huggingface.family import Family
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.identity import Identity
-from pa_spec.checker.huggingface.rope_family import read_ropes
-from pa_spec.checker.huggingface.rope_parameter import NOT_NEGATIVE
-from pa_spec.checker.huggingface.window import FULL, read_layer_types, report_unread_window
+from pa_spec.checker.huggingface.config.family import Family
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.config.identity import Identity
+from pa_spec.checker.huggingface.config.window import FULL, read_layer_types, report_unread_window
+from pa_spec.checker.huggingface.decoder.dense import MAX_LAYERS, Decoder
+from pa_spec.checker.huggingface.rope.family_rope import read_ropes
+from pa_spec.checker.huggingface.rope.parameter import NOT_NEGATIVE
 from pa_spec.checker.meaning import LayerKind, LayerMeaning, RopeMeaning
 
 _INDEXED = ("indexed_attention", "deepseek_sparse_attention")

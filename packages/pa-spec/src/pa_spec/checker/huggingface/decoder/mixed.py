@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pa_spec.checker.huggingface.attention import has_qk_norm, read_heads, read_scale
-from pa_spec.checker.huggingface.dense import Decoder
-from pa_spec.checker.huggingface.family import Family
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.identity import Identity
-from pa_spec.checker.huggingface.mixture import CONV, HYBRID, LINEAR, read_kinds
-from pa_spec.checker.huggingface.rope_family import read_ropes
-from pa_spec.checker.huggingface.state_reader import read_rows
-from pa_spec.checker.huggingface.window import FULL, report_unread_window
+from pa_spec.checker.huggingface.config.attention import has_qk_norm, read_heads, read_scale
+from pa_spec.checker.huggingface.config.family import Family
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.config.identity import Identity
+from pa_spec.checker.huggingface.config.window import FULL, report_unread_window
+from pa_spec.checker.huggingface.decoder.dense import Decoder
+from pa_spec.checker.huggingface.decoder.mixture import CONV, HYBRID, LINEAR, read_kinds
+from pa_spec.checker.huggingface.decoder.state_reader import read_rows
+from pa_spec.checker.huggingface.rope.family_rope import read_ropes
 from pa_spec.checker.meaning import FixedRow, LayerKind, LayerMeaning, RopeMeaning
 from pa_spec.element_type import ElementType
 

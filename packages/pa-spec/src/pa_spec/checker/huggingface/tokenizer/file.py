@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.huggingface.vocabulary import Vocabulary, read_vocab, read_vocabulary
+from pa_spec.checker.huggingface.tokenizer.vocabulary import Vocabulary, read_vocab, read_vocabulary
 from pa_spec.checker.source import read_bytes, read_json
 from pa_spec.checker.text import shown
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pa_spec.checker.huggingface.attention import read_heads
-from pa_spec.checker.huggingface.dense import MAX_LAYERS, Decoder
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.identity import Identity
-from pa_spec.checker.huggingface.manifest import layer_names
-from pa_spec.checker.huggingface.rope_family import read_ropes
-from pa_spec.checker.huggingface.window import FULL, read_layer_types, report_unread_window
+from pa_spec.checker.huggingface.config.attention import read_heads
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.config.identity import Identity
+from pa_spec.checker.huggingface.config.manifest import layer_names
+from pa_spec.checker.huggingface.config.window import FULL, read_layer_types, report_unread_window
+from pa_spec.checker.huggingface.decoder.dense import MAX_LAYERS, Decoder
+from pa_spec.checker.huggingface.rope.family_rope import read_ropes
 from pa_spec.checker.meaning import LayerKind, LayerMeaning
 
 CHUNKED = "chunked_attention"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from pa_spec.checker.huggingface.field import Fields
+from pa_spec.checker.huggingface.config.field import Fields
 
 NOT_NEGATIVE = -1e-9
 """Lower end of numbers of which 0 means: not given."""

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.huggingface.family import Family, Nested, families, nested_models, refusals
-from pa_spec.checker.huggingface.field import Fields
+from pa_spec.checker.huggingface.config.family import (
+    Family,
+    Nested,
+    families,
+    nested_models,
+    refusals,
+)
+from pa_spec.checker.huggingface.config.field import Fields
 
 _STRUCTURE = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 _DECODER_KEYS = (

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pa_spec.checker.huggingface.attention import (
+from pa_spec.checker.huggingface.config.attention import (
     has_qk_norm,
     read_heads,
     read_scale,
     read_softcap,
 )
-from pa_spec.checker.huggingface.family import Family
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.identity import Identity
-from pa_spec.checker.huggingface.rope_family import read_ropes
-from pa_spec.checker.huggingface.window import SLIDING, read_windows, rotated_layers
+from pa_spec.checker.huggingface.config.family import Family
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.config.identity import Identity
+from pa_spec.checker.huggingface.config.window import SLIDING, read_windows, rotated_layers
+from pa_spec.checker.huggingface.rope.family_rope import read_ropes
 from pa_spec.checker.meaning import LayerKind, LayerMeaning, RopeMeaning
 
 MAX_LAYERS = 4096

@@ -7,18 +7,18 @@ from types import MappingProxyType
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.huggingface.block import resolve_blocks
-from pa_spec.checker.huggingface.chunked import resolve_chunked
-from pa_spec.checker.huggingface.dense import Decoder, resolve_dense
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.identity import Identity, identify
-from pa_spec.checker.huggingface.latent import resolve_latent
-from pa_spec.checker.huggingface.layer_width import PER_LAYER
-from pa_spec.checker.huggingface.manifest import state_manifest
-from pa_spec.checker.huggingface.mixed import resolve_mixed
-from pa_spec.checker.huggingface.rope import context_tokens
-from pa_spec.checker.huggingface.tie import read_tie
-from pa_spec.checker.huggingface.two_widths import resolve_two_widths
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.config.identity import Identity, identify
+from pa_spec.checker.huggingface.config.manifest import state_manifest
+from pa_spec.checker.huggingface.config.tie import read_tie
+from pa_spec.checker.huggingface.decoder.block import resolve_blocks
+from pa_spec.checker.huggingface.decoder.chunked import resolve_chunked
+from pa_spec.checker.huggingface.decoder.dense import Decoder, resolve_dense
+from pa_spec.checker.huggingface.decoder.latent import resolve_latent
+from pa_spec.checker.huggingface.decoder.layer_width import PER_LAYER
+from pa_spec.checker.huggingface.decoder.mixed import resolve_mixed
+from pa_spec.checker.huggingface.decoder.two_widths import resolve_two_widths
+from pa_spec.checker.huggingface.rope.frequency import context_tokens
 from pa_spec.checker.meaning import ModelMeaning
 from pa_spec.element_type import ElementType
 

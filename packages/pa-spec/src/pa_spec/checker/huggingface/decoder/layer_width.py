@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.window import FULL, SLIDING
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.config.window import FULL, SLIDING
 
 PER_LAYER = "per_layer_config"
 _READ = ("head_dim", "num_key_value_heads")

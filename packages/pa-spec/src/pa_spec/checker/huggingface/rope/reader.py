@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.rope import ROPE_KINDS
-from pa_spec.checker.huggingface.rope_parameter import read_factor, read_parameters
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.rope.frequency import ROPE_KINDS
+from pa_spec.checker.huggingface.rope.parameter import read_factor, read_parameters
 from pa_spec.checker.meaning import RopeMeaning
 
 MAX_ROTARY_DIM = 2**16

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pa_spec.checker.huggingface.attention import read_softcap
-from pa_spec.checker.huggingface.dense import MAX_LAYERS, Decoder
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.identity import Identity
-from pa_spec.checker.huggingface.layer_width import Width, read_widths
-from pa_spec.checker.huggingface.rope_reader import ORIGINAL, RopeFrame, read_rope
-from pa_spec.checker.huggingface.window import FULL, SLIDING, read_layer_types
+from pa_spec.checker.huggingface.config.attention import read_softcap
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.config.identity import Identity
+from pa_spec.checker.huggingface.config.window import FULL, SLIDING, read_layer_types
+from pa_spec.checker.huggingface.decoder.dense import MAX_LAYERS, Decoder
+from pa_spec.checker.huggingface.decoder.layer_width import Width, read_widths
+from pa_spec.checker.huggingface.rope.reader import ORIGINAL, RopeFrame, read_rope
 from pa_spec.checker.meaning import NO_WINDOW, LayerKind, LayerMeaning, RopeMeaning
 
 _PERIOD = 6

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.huggingface.tokenizer_file import TokenizerFacts
+from pa_spec.checker.huggingface.tokenizer.file import TokenizerFacts
 from pa_spec.checker.meaning import EosId
 from pa_spec.checker.text import shown
 

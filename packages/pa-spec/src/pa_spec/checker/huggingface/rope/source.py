@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pa_spec.checker.huggingface.family import Family
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.window import FULL, SLIDING
+from pa_spec.checker.huggingface.config.family import Family
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.config.window import FULL, SLIDING
 
 _NULLABLE = (
     "factor",

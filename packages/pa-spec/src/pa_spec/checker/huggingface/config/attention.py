@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pa_spec.checker.huggingface.family import Family
-from pa_spec.checker.huggingface.field import Fields
+from pa_spec.checker.huggingface.config.family import Family
+from pa_spec.checker.huggingface.config.field import Fields
 
 MAX_HEAD_SIZE = 2**16
 """Widths that are resolved; published heads have at most 1024 channels."""

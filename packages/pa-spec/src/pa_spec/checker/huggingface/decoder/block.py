@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pa_spec.checker.huggingface.attention import Heads, read_heads
-from pa_spec.checker.huggingface.dense import MAX_LAYERS, Decoder
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.identity import Identity
-from pa_spec.checker.huggingface.rope_family import read_ropes
-from pa_spec.checker.huggingface.window import FULL
+from pa_spec.checker.huggingface.config.attention import Heads, read_heads
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.config.identity import Identity
+from pa_spec.checker.huggingface.config.window import FULL
+from pa_spec.checker.huggingface.decoder.dense import MAX_LAYERS, Decoder
+from pa_spec.checker.huggingface.rope.family_rope import read_ropes
 from pa_spec.checker.meaning import NO_WINDOW, LayerKind, LayerMeaning
 
 _UNREADABLE = ("sparsify", "num_sink_tokens", "unshifted_sink", "is_mamba", "llama4")

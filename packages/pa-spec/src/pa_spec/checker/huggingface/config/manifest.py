@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pa_spec.checker.huggingface.dense import Decoder
-from pa_spec.checker.huggingface.field import Fields
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.decoder.dense import Decoder
 from pa_spec.checker.meaning import LayerKind, LayerMeaning
 from pa_spec.element_type import ElementType
 from pa_spec.state import GroupKind, StateGroup, StateManifest

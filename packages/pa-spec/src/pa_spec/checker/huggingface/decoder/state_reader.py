@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-from pa_spec.checker.huggingface.family import Family
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.state_row import (
+from pa_spec.checker.huggingface.config.family import Family
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.decoder.state_row import (
     DeltaNetWidths,
     MambaWidths,
     delta_net_rows,

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from pa_spec.checker.huggingface.family import Family
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.rope_reader import ORIGINAL, RopeFrame, read_kind, read_rope
-from pa_spec.checker.huggingface.rope_source import layer_type_sources, shared_source
-from pa_spec.checker.huggingface.window import FULL, SLIDING
+from pa_spec.checker.huggingface.config.family import Family
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.config.window import FULL, SLIDING
+from pa_spec.checker.huggingface.rope.reader import ORIGINAL, RopeFrame, read_kind, read_rope
+from pa_spec.checker.huggingface.rope.source import layer_type_sources, shared_source
 from pa_spec.checker.meaning import RopeMeaning
 
 

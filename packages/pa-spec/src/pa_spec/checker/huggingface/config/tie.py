@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pa_spec.checker.huggingface.identity import Identity
+from pa_spec.checker.huggingface.config.identity import Identity
 
 TIE = "tie_word_embeddings"
 

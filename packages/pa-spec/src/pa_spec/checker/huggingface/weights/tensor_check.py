@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import final
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.huggingface.expected_tensor import (
+from pa_spec.checker.huggingface.weights.expected_tensor import (
     ExpectedTensor,
     ModelSizes,
     TensorGroup,
     tensor_groups,
 )
-from pa_spec.checker.huggingface.header_entry import listed
-from pa_spec.checker.huggingface.stored_weights import StoredWeights
-from pa_spec.checker.huggingface.tensor_layout import (
+from pa_spec.checker.huggingface.weights.header_entry import listed
+from pa_spec.checker.huggingface.weights.stored_weights import StoredWeights
+from pa_spec.checker.huggingface.weights.tensor_layout import (
     TensorLayout,
     TensorPrefix,
     ignored_ends,

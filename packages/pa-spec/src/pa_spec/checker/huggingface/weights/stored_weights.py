@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.huggingface.header_entry import StoredTensor
-from pa_spec.checker.huggingface.safetensors_header import read_header
-from pa_spec.checker.huggingface.shard_index import INDEX, ShardIndex, read_index
+from pa_spec.checker.huggingface.weights.header_entry import StoredTensor
+from pa_spec.checker.huggingface.weights.safetensors_header import read_header
+from pa_spec.checker.huggingface.weights.shard_index import INDEX, ShardIndex, read_index
 from pa_spec.checker.source import reason_of
 from pa_spec.checker.text import printable, shortened
 

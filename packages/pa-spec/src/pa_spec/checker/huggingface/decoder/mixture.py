@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from pa_spec.checker.huggingface.dense import MAX_LAYERS
-from pa_spec.checker.huggingface.family import Family
-from pa_spec.checker.huggingface.field import Fields
-from pa_spec.checker.huggingface.window import FULL, read_layer_types
+from pa_spec.checker.huggingface.config.family import Family
+from pa_spec.checker.huggingface.config.field import Fields
+from pa_spec.checker.huggingface.config.window import FULL, read_layer_types
+from pa_spec.checker.huggingface.decoder.dense import MAX_LAYERS
 
 LINEAR = "linear_attention"
 CONV = "conv"

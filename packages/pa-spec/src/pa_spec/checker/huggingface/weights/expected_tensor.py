@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from pa_spec.checker.huggingface.size_expression import MAX_SIZE, UNKNOWN, evaluate
-from pa_spec.checker.huggingface.tensor_layout import (
+from pa_spec.checker.huggingface.weights.size_expression import MAX_SIZE, UNKNOWN, evaluate
+from pa_spec.checker.huggingface.weights.tensor_layout import (
     TensorLayout,
     TensorPart,
     TensorPrefix,

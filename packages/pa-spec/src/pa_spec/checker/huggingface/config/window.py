@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-from pa_spec.checker.huggingface.family import Family
-from pa_spec.checker.huggingface.field import Fields
+from pa_spec.checker.huggingface.config.family import Family
+from pa_spec.checker.huggingface.config.field import Fields
 from pa_spec.checker.meaning import NO_WINDOW
 
 SLIDING = "sliding_attention"

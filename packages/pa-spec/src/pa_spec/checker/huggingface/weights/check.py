@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.huggingface.expected_tensor import ModelSizes
-from pa_spec.checker.huggingface.family import families, nested_models
-from pa_spec.checker.huggingface.stored_weights import StoredWeights
-from pa_spec.checker.huggingface.tensor_check import TensorCheck, check_types
-from pa_spec.checker.huggingface.tensor_layout import tensor_layouts
+from pa_spec.checker.huggingface.config.family import families, nested_models
+from pa_spec.checker.huggingface.config.resolve import resolve_config
+from pa_spec.checker.huggingface.weights.expected_tensor import (
+    ExpectedTensor,
+    ModelSizes,
+    tensor_groups,
+)
+from pa_spec.checker.huggingface.weights.stored_weights import StoredWeights
+from pa_spec.checker.huggingface.weights.tensor_check import TensorCheck, check_types
+from pa_spec.checker.huggingface.weights.tensor_layout import (
+    TensorLayout,
+    tensor_layouts,
+    tensor_prefixes,
+)
 from pa_spec.checker.meaning import ModelMeaning
 from pa_spec.checker.text import printable, shortened, shown
 from pa_spec.element_type import ElementType
+from pa_spec.errors import InputUnusable
 
 QUANTIZATION = "quantization_config"
 EXTRA_LAYERS = "num_nextn_predict_layers"
@@ -47,13 +58,38 @@ def check_weights(
         family = printable(shortened(meaning.family))
         findings.add("weights.layout_unknown", Place("config.json"), "model_type", family)
         return
-    family_defaults = families()[meaning.family].defaults if meaning.family in families() else {}
-    sizes = ModelSizes(layout, meaning, inner, family_defaults)
-    TensorCheck(layout, sizes, weights, findings).run(
+    TensorCheck(layout, sizes_of(layout, inner, meaning), weights, findings).run(
         is_tied=meaning.has_tied_embeddings,
         is_quantized=bool(method),
         extra_layers=_extra_layers(inner),
     )
+
+
+def expected_tensors(config: Mapping[str, Any]) -> Iterator[ExpectedTensor]:
+    """Yield the tensors that a checkpoint of this configuration holds, under its first prefix.
+
+    config: the whole config.json. Raises InputUnusable for one that does not resolve, and for a
+    family whose tensors are not known.
+    """
+    findings = Findings()
+    meaning = resolve_config(config, findings, Place("config.json"))
+    if meaning is None:
+        raise InputUnusable("config.json", "; ".join(map(str, findings)))
+    layout = tensor_layouts().get(meaning.family)
+    if layout is None:
+        raise InputUnusable(meaning.family, "has no known tensors", ", ".join(tensor_layouts()))
+    sizes = sizes_of(layout, decoder_config(config, meaning), meaning)
+    for group in tensor_groups(layout, sizes, tensor_prefixes(layout)[0], ()):
+        for layer in group.layers:
+            for tensor in group.of_layer(layer):
+                is_free = tensor.role == "head" and meaning.has_tied_embeddings
+                yield replace(tensor, is_needed=False) if is_free else tensor
+
+
+def sizes_of(layout: TensorLayout, config: Mapping[str, Any], meaning: ModelMeaning) -> ModelSizes:
+    """Return what expressions of a layout may name; config: the decoder's own."""
+    defaults = families()[meaning.family].defaults if meaning.family in families() else {}
+    return ModelSizes(layout, meaning, config, defaults)
 
 
 def decoder_config(config: Mapping[str, Any], meaning: ModelMeaning) -> Mapping[str, Any]:

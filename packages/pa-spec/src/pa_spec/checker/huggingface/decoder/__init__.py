@@ -1,0 +1,1 @@
+"""Resolvers of decoders: one module for each way in which layers differ."""

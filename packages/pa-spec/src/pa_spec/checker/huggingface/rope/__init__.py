@@ -1,0 +1,1 @@
+"""Rotary embeddings: how configurations write them, and the frequencies that follow."""

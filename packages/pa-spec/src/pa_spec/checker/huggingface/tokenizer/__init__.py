@@ -1,0 +1,1 @@
+"""Tokenizer files, and the ids that end a turn."""

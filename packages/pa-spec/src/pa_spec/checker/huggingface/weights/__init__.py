@@ -1,0 +1,1 @@
+"""Weights: headers of safetensors files against the tensors that a model needs."""
