@@ -22,8 +22,8 @@ from test_config_parity_hybrid import REAL as HYBRIDS
 
 FILES = sorted((Path(__file__).parent / "configs").glob("*.json"))
 
-FREQUENCY_TOLERANCE = 4e-6
-"""Relative; transformers raises the base to float32 powers, this project to float64 ones."""
+FREQUENCY_TOLERANCE = 5e-7
+"""Relative; a few last bits of float32, as the two raise the base to powers in other ways."""
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -47,6 +47,17 @@ class RopeMeaning:
     parameters: tuple[tuple[str, float | bool | tuple[float, ...] | None], ...] = ()
     sections: tuple[int, ...] = ()
 
+    @property
+    def context_tokens(self) -> int:
+        """Positions that a model with this embedding supports; a stretching factor counts once."""
+        match self.kind:
+            case "yarn":
+                return max(self.trained_tokens, round(self.original_tokens * self.factor))
+            case "linear" | "dynamic":
+                return round(self.original_tokens * self.factor)
+            case _:
+                return self.trained_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class FixedRow:

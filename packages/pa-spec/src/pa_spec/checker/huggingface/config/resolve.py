@@ -18,7 +18,6 @@ from pa_spec.checker.huggingface.decoder.latent import resolve_latent
 from pa_spec.checker.huggingface.decoder.layer_width import PER_LAYER
 from pa_spec.checker.huggingface.decoder.mixed import resolve_mixed
 from pa_spec.checker.huggingface.decoder.two_widths import resolve_two_widths
-from pa_spec.checker.huggingface.rope.frequency import context_tokens
 from pa_spec.checker.meaning import ModelMeaning
 from pa_spec.element_type import ElementType
 
@@ -125,4 +124,4 @@ def _context(fields: Fields, decoder: Decoder) -> int:
     their own, max_position_embeddings has it in already.
     """
     written = fields.count("max_position_embeddings")
-    return context_tokens(decoder.ropes[0]) if len(decoder.ropes) == 1 else written
+    return decoder.ropes[0].context_tokens if len(decoder.ropes) == 1 else written

@@ -8,30 +8,20 @@ from types import MappingProxyType
 
 import numpy as np
 
-from pa_spec.arrays import Float64Array
+from pa_spec.arrays import Float32Array
 from pa_spec.checker.meaning import RopeMeaning
 
 
-def inverse_frequencies(rope: RopeMeaning, tokens: int) -> tuple[Float64Array, float]:
+def inverse_frequencies(rope: RopeMeaning, tokens: int) -> tuple[Float32Array, float]:
     """Compute the angle that one position adds to each pair of channels, and the attention factor.
 
     tokens: length of the sequence, which dynamic and longrope ask for.
 
-    Returns [rotary_dim/2], and the multiplier of cos and sin.
+    Returns [rotary_dim/2] float32, rounded where transformers rounds, and the multiplier of cos
+    and sin: positions are far, so a last bit here is many in an angle.
     """
     with np.errstate(all="ignore"):
         return _FREQUENCIES[rope.kind](rope, tokens), _attention_factor(rope, tokens)
-
-
-def context_tokens(rope: RopeMeaning) -> int:
-    """Return how many positions a model with this embedding supports; a factor counts once."""
-    match rope.kind:
-        case "yarn":
-            return max(rope.trained_tokens, round(rope.original_tokens * rope.factor))
-        case "linear" | "dynamic":
-            return round(rope.original_tokens * rope.factor)
-        case _:
-            return rope.trained_tokens
 
 
 def _number(rope: RopeMeaning, key: str) -> float | None:
@@ -39,9 +29,9 @@ def _number(rope: RopeMeaning, key: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _numbers(rope: RopeMeaning, key: str) -> Float64Array:
+def _numbers(rope: RopeMeaning, key: str) -> Float32Array:
     value = dict(rope.parameters).get(key)
-    return np.asarray(value if isinstance(value, tuple) else (), np.float64)
+    return np.asarray(value if isinstance(value, tuple) else (), np.float32)
 
 
 def _attention_factor(rope: RopeMeaning, tokens: int) -> float:
@@ -65,20 +55,21 @@ def _temperature(factor: float, mscale: float) -> float:
     return 0.1 * mscale * math.log(factor) + 1.0 if factor > 1.0 else 1.0
 
 
-def _powers(rope: RopeMeaning, theta: float) -> Float64Array:
-    exponents = np.arange(0, rope.rotary_dim, 2, dtype=np.float64) / rope.rotary_dim
-    return np.asarray(np.power(theta, exponents), np.float64)
+def _powers(rope: RopeMeaning, theta: float) -> Float32Array:
+    exponents = np.arange(0, rope.rotary_dim, 2, dtype=np.float32) / np.float32(rope.rotary_dim)
+    # numpy's own power in float32 misses more last bits than a rounded one in float64.
+    return np.power(theta, exponents.astype(np.float64)).astype(np.float32)
 
 
-def _default(rope: RopeMeaning, _: int) -> Float64Array:
+def _default(rope: RopeMeaning, _: int) -> Float32Array:
     return 1.0 / _powers(rope, rope.theta)
 
 
-def _linear(rope: RopeMeaning, _: int) -> Float64Array:
+def _linear(rope: RopeMeaning, _: int) -> Float32Array:
     return _default(rope, 0) / rope.factor
 
 
-def _dynamic(rope: RopeMeaning, tokens: int) -> Float64Array:
+def _dynamic(rope: RopeMeaning, tokens: int) -> Float32Array:
     """Stretch the base so that the slowest channel covers the sequence (NTK-aware, 2023)."""
     length = max(tokens, rope.trained_tokens)
     growth = rope.factor * length / rope.trained_tokens - (rope.factor - 1.0)
@@ -86,31 +77,31 @@ def _dynamic(rope: RopeMeaning, tokens: int) -> Float64Array:
     return 1.0 / _powers(rope, float(rope.theta * np.power(growth, exponent)))
 
 
-def _llama3(rope: RopeMeaning, _: int) -> Float64Array:
+def _llama3(rope: RopeMeaning, _: int) -> Float32Array:
     """Keep fast channels, divide slow ones, blend in between."""
     frequencies = _default(rope, 0)
     low = _number(rope, "low_freq_factor") or 1.0
     high = _number(rope, "high_freq_factor") or 4.0
-    rotations = rope.original_tokens * frequencies / (2.0 * math.pi)
+    rotations = rope.original_tokens / (2.0 * math.pi / frequencies)
     # With both factors equal nothing lies in between, whatever the blend would be.
     blend = (rotations - low) / ((high - low) or 1.0)
-    blended = frequencies * ((1.0 - blend) / rope.factor + blend)
+    blended = (1.0 - blend) * frequencies / rope.factor + blend * frequencies
     is_slow, is_fast = rotations < low, rotations > high
     return np.where(is_slow, frequencies / rope.factor, np.where(is_fast, frequencies, blended))
 
 
-def _yarn(rope: RopeMeaning, _: int) -> Float64Array:
+def _yarn(rope: RopeMeaning, _: int) -> Float32Array:
     """Blend by the number of rotations within the original context (Peng et al. 2023, 3.2)."""
     low = _rotation_channel(rope, _number(rope, "beta_fast") or 32.0)
     high = _rotation_channel(rope, _number(rope, "beta_slow") or 1.0)
     if _number(rope, "truncate") != 0.0:
         low, high = float(math.floor(low)), float(math.ceil(high))
     low, high = max(low, 0.0), min(high, rope.rotary_dim - 1.0)
-    channel = np.arange(rope.rotary_dim // 2, dtype=np.float64)
+    channel = np.arange(rope.rotary_dim // 2, dtype=np.float32)
     # The paper's ramp has a pole where both ends meet; any narrow ramp serves there.
-    stretched = np.clip((channel - low) / ((high - low) or 0.001), 0.0, 1.0)
-    frequencies = _default(rope, 0)
-    return stretched * frequencies / rope.factor + (1.0 - stretched) * frequencies
+    stretched: Float32Array = np.clip((channel - low) / ((high - low) or 0.001), 0.0, 1.0)
+    powers = _powers(rope, rope.theta)
+    return stretched * (1.0 / (rope.factor * powers)) + (1.0 - stretched) * (1.0 / powers)
 
 
 def _rotation_channel(rope: RopeMeaning, rotations: float) -> float:
@@ -118,12 +109,12 @@ def _rotation_channel(rope: RopeMeaning, rotations: float) -> float:
     return rope.rotary_dim * math.log(turns) / (2.0 * math.log(rope.theta))
 
 
-def _longrope(rope: RopeMeaning, tokens: int) -> Float64Array:
+def _longrope(rope: RopeMeaning, tokens: int) -> Float32Array:
     key = "long_factor" if tokens > rope.original_tokens else "short_factor"
     return 1.0 / (_numbers(rope, key) * _powers(rope, rope.theta))
 
 
-def _proportional(rope: RopeMeaning, _: int) -> Float64Array:
+def _proportional(rope: RopeMeaning, _: int) -> Float32Array:
     """Rotate the first share of the pairs, at frequencies of the whole width; the rest stands."""
     rotated = int(_number(rope, "rotated_pairs") or 0)
     frequencies = _default(rope, 0) / rope.factor
@@ -131,7 +122,7 @@ def _proportional(rope: RopeMeaning, _: int) -> Float64Array:
     return frequencies
 
 
-_FREQUENCIES: Mapping[str, Callable[[RopeMeaning, int], Float64Array]] = MappingProxyType(
+_FREQUENCIES: Mapping[str, Callable[[RopeMeaning, int], Float32Array]] = MappingProxyType(
     {
         "default": _default,
         "linear": _linear,
