@@ -96,6 +96,13 @@ ROPES: dict[str, dict[str, Any]] = {
             "factor": 32.0,
         },
     },
+    "proportional": {
+        "rope_parameters": {
+            "rope_type": "proportional",
+            "rope_theta": 1e6,
+            "partial_rotary_factor": 0.5,
+        },
+    },
 }
 CASES = [
     *((family, "default") for family in FAMILIES),

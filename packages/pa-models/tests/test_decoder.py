@@ -119,7 +119,7 @@ def test_frequencies_follow_each_rows_own_length(tmp_path: Path, kind: str) -> N
     scaling = {
         "dynamic": {"rope_type": "dynamic", "factor": 2.0},
         "longrope": {
-            "type": "su",
+            "type": "longrope",
             "short_factor": [1.0 + 0.01 * index for index in range(8)],
             "long_factor": [1.0 + 0.5 * index for index in range(8)],
             "original_max_position_embeddings": 16,
@@ -260,8 +260,8 @@ def rotated(config: ModelConfig, heads: Tensor) -> Tensor:
         theta *= growth ** (rope.rotary_dim / (rope.rotary_dim - 2))
     frequency = theta**-exponent
     if rope.kind == "longrope":
-        divisors = rope.factors_long if count > rope.original_tokens else rope.factors_short
-        frequency /= np.array(divisors)
+        key = "long_factor" if count > rope.original_tokens else "short_factor"
+        frequency /= np.array(dict(rope.parameters)[key])
         stretch = rope.trained_tokens / rope.original_tokens
         factor = np.sqrt(1 + np.log(stretch) / np.log(rope.original_tokens))
     turn = factor * np.exp(1j * np.arange(count)[:, None] * frequency)

@@ -14,7 +14,7 @@ from pa_models.fields import Fields
 from pa_models.gguf_config import read_gguf_config
 from pa_models.gguf_file import GgufFile, half_split_rows
 from pa_models.model_config import ModelConfig, read_model_config
-from pa_models.rope import attention_factor, inverse_frequencies
+from pa_models.rope import depends_on_length, rotary_frequencies
 from pa_models.testing import PagedRun, random_tensors, tiny_config, write_checkpoint, write_gguf
 from pa_spec import InputUnusable
 from torch import Tensor
@@ -208,7 +208,7 @@ class TestRope:
 
         assert (linear.rope.kind, linear.rope.factor) == ("linear", 4.0)
         assert yarn.context_tokens == 2048
-        assert attention_factor(yarn.rope) == pytest.approx(1.13863, rel=1e-5)
+        assert rotary_frequencies(yarn.rope)[1] == pytest.approx(1.13863, rel=1e-5)
 
     def test_stored_divisors_divide_the_frequencies(self, tmp_path: Path) -> None:
         divisors = torch.arange(1.0, 9.0)
@@ -216,10 +216,40 @@ class TestRope:
 
         divided = self.config(tmp_path / "d.gguf", {}, **{"rope_freqs.weight": divisors})
 
-        expected = inverse_frequencies(plain.rope) / divisors
-        assert torch.equal(inverse_frequencies(divided.rope), expected)
+        found, factor = rotary_frequencies(divided.rope)
+        torch.testing.assert_close(found, rotary_frequencies(plain.rope)[0] / divisors)
+        assert factor == 1.0
+        assert not depends_on_length(divided.rope)
+        assert divided.context_tokens == plain.context_tokens
         with pytest.raises(InputUnusable, match=r"rope_freqs\.weight has 7"):
             self.config(tmp_path / "e.gguf", {}, **{"rope_freqs.weight": divisors[:7]})
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({"llama.rope.scaling.type": "mrope"}, ["'mrope'", "yarn", "longrope"]),
+            ({"llama.rope.dimension_count": 15}, ["dimension_count 15", "from 2 to 16"]),
+            ({"llama.rope.dimension_count": 18}, ["dimension_count 18", "from 2 to 16"]),
+            (
+                {"llama.rope.scaling.type": "dynamic", "llama.rope.dimension_count": 2},
+                ["dimension_count 2", "from 4 to 16"],
+            ),
+        ],
+    )
+    def test_a_rope_without_meaning_is_named(
+        self, tmp_path: Path, changes: dict[str, Any], words: list[str]
+    ) -> None:
+        with pytest.raises(InputUnusable, match=r"m\.gguf") as caught:
+            self.config(tmp_path / "m.gguf", changes)
+
+        for word in words:
+            assert word in str(caught.value)
+
+    def test_divisors_that_divide_by_nothing_are_named(self, tmp_path: Path) -> None:
+        divisors = torch.arange(8.0)
+
+        with pytest.raises(InputUnusable, match=r"rope_freqs\.weight has 0\.0"):
+            self.config(tmp_path / "m.gguf", {}, **{"rope_freqs.weight": divisors})
 
     def test_longrope_lists_are_tensors(self, tmp_path: Path) -> None:
         scaling = {
@@ -233,5 +263,5 @@ class TestRope:
 
         rope = self.config(tmp_path / "m.gguf", scaling, **lists).rope
 
-        ratio = inverse_frequencies(rope, 64) / inverse_frequencies(rope, 65)
+        ratio = rotary_frequencies(rope, 64)[0] / rotary_frequencies(rope, 65)[0]
         assert torch.equal(ratio, torch.full((8,), 2.0))

@@ -8,14 +8,12 @@ from pa_models.decoder import LlamaDecoder
 from pa_models.generation import GenerationDefaults
 from pa_models.load import SMALL_MODEL, LoadedModel, find_model, load_decoder, load_model
 from pa_models.model_config import FAMILIES, ModelConfig
-from pa_models.rope import ROPE_KINDS, RopeConfig
 from pa_models.stream import StreamDecoder
 from pa_models.tokenizer import Tokenizer
 
 __all__ = [
     "FAMILIES",
     "IMPLEMENTS_CONTRACT",
-    "ROPE_KINDS",
     "SMALL_MODEL",
     "Chat",
     "ChatTemplate",
@@ -24,7 +22,6 @@ __all__ = [
     "LoadedModel",
     "Message",
     "ModelConfig",
-    "RopeConfig",
     "StreamDecoder",
     "Tokenizer",
     "__version__",

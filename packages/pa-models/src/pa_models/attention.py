@@ -21,7 +21,7 @@ from pa_spec import (
 from torch import Tensor
 
 from pa_models.model_config import ModelConfig
-from pa_models.rope import rotary_tables
+from pa_models.rope import depends_on_length, rotary_tables
 from pa_models.rotation import RowRotation
 
 
@@ -60,7 +60,7 @@ class PagedSelfAttention:
             _BoundLayer(state.paged[index], norm) for index, norm in enumerate(norms)
         )
         device = state.paged[0].key.device
-        self.rotates_outside = config.rope.depends_on_length
+        self.rotates_outside = depends_on_length(config.rope)
         self.cos: Tensor | None = None
         self.sin: Tensor | None = None
         if not self.rotates_outside:

@@ -23,9 +23,10 @@ class Fields:
     def __contains__(self, key: str) -> bool:
         return self._values.get(key) is not None
 
-    def has(self, key: str) -> bool:
-        """Whether the key is written, even as null."""
-        return key in self._values
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The object as it stands."""
+        return self._values
 
     def raw(self, key: str) -> Any:
         """Return the value as it stands, None when absent."""

@@ -7,16 +7,20 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from pa_spec import InputUnusable
+from pa_spec.checker import NO_WINDOW, RopeMeaning, inverse_frequencies
 
 from pa_models.fields import Fields
 from pa_models.gguf_file import GgufFile
-from pa_models.model_config import FAMILIES, NO_WINDOW, ModelConfig
-from pa_models.rope import RopeConfig, attention_factor, rope_kind
-from pa_models.rope_reader import check_rope
+from pa_models.model_config import FAMILIES, ModelConfig
 
 _ARCHITECTURES: Mapping[str, str] = MappingProxyType(
     {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 )
+_ROPE_KINDS: Mapping[str, str] = MappingProxyType(
+    {"none": "default", "su": "longrope"}
+    | {kind: kind for kind in ("default", "linear", "dynamic", "llama3", "yarn", "longrope")}
+)
+"""Kinds of scaling by the names in use."""
 
 
 def read_gguf_config(file: GgufFile) -> ModelConfig:
@@ -77,49 +81,77 @@ def _eos(metadata: Fields) -> tuple[int, ...]:
     return tuple(dict.fromkeys(sum(found, ())))
 
 
-def _rope(file: GgufFile, sizes: _Section, head_size: int) -> RopeConfig:
+def _rope(file: GgufFile, sizes: _Section, head_size: int) -> RopeMeaning:
     trained = sizes.count("context_length", 2048)
-    kind = rope_kind(sizes.text("rope.scaling.type", "none"))
+    kind = _rope_kind(file, sizes)
     original = sizes.count("rope.scaling.original_context_length", trained)
     scale = sizes.number("rope.scale_linear", 1.0)
     implied = trained / original if kind in ("yarn", "longrope") else scale
-    rope = RopeConfig(
+    rope = RopeMeaning(
         kind="linear" if kind == "default" and scale != 1.0 else kind,
         theta=sizes.number("rope.freq_base", 10000.0, above=1.0),
         rotary_dim=sizes.count("rope.dimension_count", head_size),
         trained_tokens=trained,
         original_tokens=original,
         factor=sizes.number("rope.scaling.factor", implied),
-        beta_fast=sizes.number("rope.scaling.yarn_beta_fast", 32.0),
-        beta_slow=sizes.number("rope.scaling.yarn_beta_slow", 1.0),
     )
-    if rope.rotary_dim > head_size or rope.rotary_dim % 2:
+    least = 4 if kind == "dynamic" else 2
+    if rope.rotary_dim % 2 or not least <= rope.rotary_dim <= head_size:
         problem = f"rope.dimension_count {rope.rotary_dim}"
-        raise InputUnusable(file.name, problem, f"an even number up to {head_size}")
-    rope = _with_factors(file, sizes, rope)
-    check_rope(rope, file.name)
-    return rope
+        raise InputUnusable(file.name, problem, f"an even number from {least} to {head_size}")
+    return _with_parameters(file, sizes, rope)
 
 
-def _with_factors(file: GgufFile, sizes: _Section, rope: RopeConfig) -> RopeConfig:
-    """Add what GGUF keeps as tensors: longrope's lists and llama3's rule, already evaluated."""
+def _rope_kind(file: GgufFile, sizes: _Section) -> str:
+    name = sizes.text("rope.scaling.type", "none")
+    if name not in _ROPE_KINDS:
+        problem = f"rope.scaling.type {name!r} is not supported"
+        raise InputUnusable(file.name, problem, ", ".join(_ROPE_KINDS))
+    return _ROPE_KINDS[name]
+
+
+def _with_parameters(file: GgufFile, sizes: _Section, rope: RopeMeaning) -> RopeMeaning:
+    """Add what the kind's formula takes, and what GGUF keeps as tensors."""
     if rope.kind == "yarn":
+        betas = tuple(
+            (name, sizes.number(f"rope.scaling.yarn_{name}", default))
+            for name, default in (("beta_fast", 32.0), ("beta_slow", 1.0))
+        )
+        rope = replace(rope, parameters=betas)
         # The file's factor comes on top of yarn's own temperature.
         extra = sizes.number("rope.scaling.attn_factor", 1.0)
-        return replace(rope, attention_factor=attention_factor(rope) * extra)
+        temperature = inverse_frequencies(rope, 1)[1] * extra
+        return replace(rope, parameters=(*betas, ("attention_factor", temperature)))
     if rope.kind == "longrope":
         short, long = (
-            tuple(file.read(f"rope_factors_{name}.weight").tolist()) for name in ("short", "long")
+            _divisors(file, f"rope_factors_{name}.weight", rope) for name in ("short", "long")
         )
-        factor = sizes.optional_number("rope.scaling.attn_factor")
-        return replace(rope, factors_short=short, factors_long=long, attention_factor=factor)
+        return _divided(rope, short, long, sizes.optional_number("rope.scaling.attn_factor"))
     if rope.kind == "default" and file.has("rope_freqs.weight"):
-        divisors = tuple(file.read("rope_freqs.weight").tolist())
-        if len(divisors) != rope.rotary_dim // 2:
-            problem = f"rope_freqs.weight has {len(divisors)} numbers"
-            raise InputUnusable(file.name, problem, f"{rope.rotary_dim // 2}")
-        return replace(rope, kind="divided", factors_short=divisors)
+        # llama3's rule, already evaluated: divisors that hold at every length.
+        divisors = _divisors(file, "rope_freqs.weight", rope)
+        return _divided(replace(rope, kind="longrope"), divisors, divisors, 1.0)
     return rope
+
+
+def _divided(
+    rope: RopeMeaning,
+    short: tuple[float, ...],
+    long: tuple[float, ...],
+    attention_factor: float | None,
+) -> RopeMeaning:
+    values = (("short_factor", short), ("long_factor", long))
+    return replace(rope, parameters=(*values, ("attention_factor", attention_factor)))
+
+
+def _divisors(file: GgufFile, name: str, rope: RopeMeaning) -> tuple[float, ...]:
+    found = tuple(file.read(name).tolist())
+    pairs = rope.rotary_dim // 2
+    if len(found) != pairs:
+        raise InputUnusable(file.name, f"{name} has {len(found)} numbers", f"{pairs}")
+    if not min(found) > 0.0:
+        raise InputUnusable(file.name, f"{name} has {min(found)}", "numbers above 0")
+    return found
 
 
 class _Section:

@@ -6,47 +6,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from pa_spec import InputUnusable
+from pa_spec import InputUnusable, Severity
+from pa_spec.checker import Finding, Findings, ModelMeaning, Place, RopeMeaning, resolve_config
 
 from pa_models.fields import Fields
-from pa_models.rope import RopeConfig
-from pa_models.rope_reader import read_rope
 
-NO_WINDOW = -1
-"""The window of a layer that attends to everything before it."""
+MAX_SHOWN_MISTAKES = 3
+"""Mistakes of one config.json that a refusal quotes; `pa-spec check` lists them all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """How one architecture differs from the others; values are its file format's defaults.
+    """How one architecture differs from the others in what its decoder computes.
 
-    has_qkv_bias: whether q, k, v carry a bias; None = attention_bias says so. output_bias: the
-    attention_bias flag also covers the output projection. windowed: which key rules decide about
-    sliding windows ("none", "always", "layers"). window_tokens: the window where none is written.
+    has_qkv_bias, has_output_bias: whether q, k and v, and the output projection, carry a bias;
+    None = attention_bias says so.
     """
 
     name: str
     has_qkv_bias: bool | None = False
     has_output_bias: bool | None = False
     has_qk_norm: bool = False
-    windowed: str = "none"
-    window_tokens: int = 4096
-    trained_tokens: int = 32768
 
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
-        "LlamaForCausalLM": Family(
-            "llama", has_qkv_bias=None, has_output_bias=None, trained_tokens=2048
-        ),
-        "MistralForCausalLM": Family("mistral", windowed="always", trained_tokens=131072),
-        "Qwen2ForCausalLM": Family("qwen2", has_qkv_bias=True, windowed="layers"),
+        "LlamaForCausalLM": Family("llama", has_qkv_bias=None, has_output_bias=None),
+        "MistralForCausalLM": Family("mistral"),
+        "Qwen2ForCausalLM": Family("qwen2", has_qkv_bias=True),
         "Qwen3ForCausalLM": Family(
-            "qwen3",
-            has_qkv_bias=None,
-            has_output_bias=None,
-            has_qk_norm=True,
-            windowed="layers",
+            "qwen3", has_qkv_bias=None, has_output_bias=None, has_qk_norm=True
         ),
     }
 )
@@ -70,7 +59,7 @@ class ModelConfig:
     kv_num_heads: int
     head_size: int
     norm_epsilon: float
-    rope: RopeConfig
+    rope: RopeMeaning
     windows: tuple[int, ...]
     has_qkv_bias: bool = False
     has_output_bias: bool = False
@@ -88,65 +77,75 @@ class ModelConfig:
 
 
 def read_model_config(config: Fields) -> ModelConfig:
-    """Resolve a config.json of a supported architecture.
+    """Resolve a config.json of a supported architecture, as `pa-spec check` resolves it.
 
     Raises InputUnusable for an architecture that is not supported (naming it and those that
-    are), and for values that are missing, of another type, or contradict each other.
+    are), and for whatever the checker calls a mistake (naming the key, what it expects and what
+    it got).
     """
-    family = _family(config)
-    heads = config.count("num_attention_heads")
-    hidden = config.count("hidden_size")
-    head_size = config.count("head_dim", 128 if family.name == "qwen3" else hidden // heads)
-    kv_heads = config.count("num_key_value_heads", 8 if family.name == "mistral" else heads)
-    _check_sizes(config, heads, kv_heads, head_size)
-    trained = config.count("max_position_embeddings", family.trained_tokens)
-    layers = config.count("num_hidden_layers")
-    rope = read_rope(config, head_size, trained)
-    if rope.rotary_dim != head_size:
-        # transformers rotates whole heads in all these families, whatever the key says.
-        problem = f"{rope.rotary_dim} of {head_size} channels"
-        raise InputUnusable(f"{config.name}.partial_rotary_factor", problem, "1, or no such key")
+    architecture, family = _family(config)
+    meaning = _resolve(config)
+    if meaning.model_type != family.name:
+        allowed = f"{family.name}, as architectures says {architecture}"
+        raise InputUnusable(f"{config.name}.model_type", meaning.model_type, allowed)
+    _refuse_other_arithmetic(config)
+    layer, [rope] = meaning.layers[0], meaning.ropes  # alike in all layers of these families
     attention_bias = config.flag("attention_bias", default=False)
     return ModelConfig(
         family=family.name,
-        vocab_size=config.count("vocab_size"),
-        hidden_size=hidden,
+        vocab_size=meaning.vocab_size,
+        hidden_size=meaning.hidden_size,
         intermediate_size=config.count("intermediate_size"),
-        num_layers=layers,
-        num_heads=heads,
-        kv_num_heads=kv_heads,
-        head_size=head_size,
+        num_layers=len(meaning.layers),
+        num_heads=layer.num_heads,
+        kv_num_heads=layer.kv_num_heads,
+        head_size=layer.head_size,
         norm_epsilon=config.number("rms_norm_eps", 1e-6),
         rope=rope,
-        windows=_windows(config, family, layers),
+        windows=tuple(each.window for each in meaning.layers),
         has_qkv_bias=attention_bias if family.has_qkv_bias is None else family.has_qkv_bias,
         has_output_bias=attention_bias if family.has_output_bias is None else False,
         has_mlp_bias=family.name == "llama" and config.flag("mlp_bias", default=False),
-        has_qk_norm=family.has_qk_norm,
-        has_tied_embeddings=config.flag("tie_word_embeddings", default=False),
+        has_qk_norm=layer.has_qk_norm,
+        has_tied_embeddings=meaning.has_tied_embeddings,
         eos_token_ids=config.token_ids("eos_token_id") or (),
         bos_token_id=(config.token_ids("bos_token_id") or (None,))[0],
-        dtype=_dtype(config),
+        dtype=meaning.element_type.value if meaning.element_type else None,
     )
 
 
-def _family(config: Fields) -> Family:
+def _family(config: Fields) -> tuple[str, Family]:
     names = config.texts("architectures")
     for name in names:
         if name in FAMILIES:
-            return FAMILIES[name]
+            return name, FAMILIES[name]
     found = ", ".join(names) or config.text("model_type", "no architectures")
     raise InputUnusable(
         f"{config.name}.architectures", f"{found} is not supported", ", ".join(FAMILIES)
     )
 
 
-def _check_sizes(config: Fields, heads: int, kv_heads: int, head_size: int) -> None:
-    if heads % kv_heads:
-        problem = f"{kv_heads} does not divide {heads} query heads"
-        raise InputUnusable(f"{config.name}.num_key_value_heads", problem, f"a divisor of {heads}")
-    if head_size % 8:
-        raise InputUnusable(f"{config.name}.head_dim", f"{head_size}", "a multiple of 8 (V10)")
+def _resolve(config: Fields) -> ModelMeaning:
+    findings = Findings()
+    meaning = resolve_config(config.values, findings, Place())
+    mistakes = [str(each) for each in findings if _is_mistake(each)]
+    if meaning is None or mistakes:
+        shown = mistakes[:MAX_SHOWN_MISTAKES]
+        more = len(mistakes) - len(shown)
+        rest = [f"and {more} more, which pa-spec check lists"] if more else []
+        raise InputUnusable(config.name, "; ".join([*shown, *rest]))
+    return meaning
+
+
+def _is_mistake(finding: Finding) -> bool:
+    # transformers rotates whole heads in these families whatever the key says, so the checker
+    # only warns; a file that asks for a part was hardly trained that way.
+    is_heavy = finding.severity in (Severity.VIOLATION, Severity.UNREADABLE)
+    return is_heavy or finding.name == "partial_rotary_factor"
+
+
+def _refuse_other_arithmetic(config: Fields) -> None:
+    """Refuse what changes the numbers beside attention and its state, or how weights are kept."""
     activation = config.text("hidden_act", "silu")
     if activation not in ("silu", "swish"):
         raise InputUnusable(f"{config.name}.hidden_act", f"{activation!r}", "silu")
@@ -155,32 +154,3 @@ def _check_sizes(config: Fields, heads: int, kv_heads: int, head_size: int) -> N
         raise InputUnusable(f"{config.name}.quantization_config", "is not supported", allowed)
     if config.flag("rope_interleaved", default=False):
         raise InputUnusable(f"{config.name}.rope_interleaved", "true", "false")
-
-
-def _windows(config: Fields, family: Family, layers: int) -> tuple[int, ...]:
-    if family.windowed == "none":
-        return (NO_WINDOW,) * layers
-    is_null = config.has("sliding_window") and "sliding_window" not in config
-    window = NO_WINDOW if is_null else config.count("sliding_window", family.window_tokens)
-    if family.windowed == "always":
-        return (window,) * layers
-    if not config.flag("use_sliding_window", default=False):
-        window = NO_WINDOW
-    types = config.texts("layer_types")
-    if not types:
-        first = config.count("max_window_layers", 28, least=0)
-        return tuple(window if layer >= first else NO_WINDOW for layer in range(layers))
-    known = {"sliding_attention": window, "full_attention": NO_WINDOW}
-    if len(types) != layers or not set(types) <= set(known):
-        problem = f"{len(types)} entries of {', '.join(sorted(set(types)))}"
-        allowed = f"{layers} entries of {' or '.join(known)}"
-        raise InputUnusable(f"{config.name}.layer_types", problem, allowed)
-    return tuple(known[each] for each in types)
-
-
-def _dtype(config: Fields) -> str | None:
-    """Return the element type of the checkpoint; "dtype" is the newer spelling."""
-    for key in ("dtype", "torch_dtype"):
-        if key in config:
-            return config.text(key).removeprefix("torch.")
-    return None

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from pa_models.model_config import ModelConfig
-from pa_models.rope import attention_factor, inverse_frequencies
+from pa_models.rope import rotary_frequencies
 
 
 @final
@@ -27,14 +27,15 @@ class RowRotation:
         boundaries = inputs.cumulative_sequence_length.long()
         tokens = boundaries.diff()
         totals = inputs.past_seqlens + tokens
-        frequencies = torch.stack(
-            [inverse_frequencies(config.rope, total) for total in totals.tolist()]
-        ).to(inputs.input_ids.device)
+        device = inputs.input_ids.device
+        found = [rotary_frequencies(config.rope, total) for total in totals.tolist()]
+        frequencies = torch.stack([each for each, _ in found]).to(device)
+        factors = torch.tensor([factor for _, factor in found], device=device)
         row = torch.repeat_interleave(torch.arange(len(tokens), device=tokens.device), tokens)
         step = torch.arange(len(row), device=row.device) - boundaries[row]
         positions = inputs.past_seqlens[row] + step
         angles = positions[:, None].float() * frequencies[row]  # [T, rotary_dim/2]
-        factor = attention_factor(config.rope)
+        factor = factors[row, None]
         self._cos = (angles.cos() * factor)[:, None]  # [T, 1, rotary_dim/2]
         self._sin = (angles.sin() * factor)[:, None]
 

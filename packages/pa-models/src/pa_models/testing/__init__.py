@@ -1,7 +1,6 @@
 """Tiny random checkpoints and a paged cache made by hand: for tests, examples and benchmarks."""
 
 from pa_models.testing.paged_run import PagedRun
-from pa_models.testing.reading import architectures, read_config, rotation
 from pa_models.testing.tiny_checkpoint import (
     random_tensors,
     tiny_config,
@@ -12,10 +11,7 @@ from pa_models.testing.tiny_gguf import write_gguf
 
 __all__ = [
     "PagedRun",
-    "architectures",
     "random_tensors",
-    "read_config",
-    "rotation",
     "tiny_config",
     "tiny_tokenizer",
     "write_checkpoint",
