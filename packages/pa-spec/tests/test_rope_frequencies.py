@@ -121,5 +121,6 @@ def test_any_numbers_in_range_give_frequencies_without_an_exception(
     frequencies, attention_factor = inverse_frequencies(rope, tokens)
 
     assert frequencies.shape == (32,)
+    assert frequencies.dtype == np.float32
     assert isinstance(attention_factor, float)
     assert isinstance(rope.context_tokens, int)
