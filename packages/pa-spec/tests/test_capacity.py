@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pa_spec import ElementType, GroupKind, InputUnusable
+from pa_spec import ElementType, GroupKind, InputUnusable, StateGroup, StateManifest
 from pa_spec.checker import FixedRow, LayerKind, LayerMeaning, ModelMeaning
 from pa_spec.checker.capacity import capacity_of, parse_memory
 
@@ -16,6 +17,7 @@ WINDOWED = replace(FULL, window=20)
 FIXED = LayerMeaning(
     LayerKind.CONV, fixed=(FixedRow(GroupKind.FIXED_CONV, (4, 2), ElementType.FLOAT16),)
 )
+KEPT = StateManifest((StateGroup(GroupKind.PAGED_KV, (0,), (2, 8), ElementType.FLOAT16),))
 # One token of one layer: 2 heads of 8 channels, keys and values, 2 bytes each.
 TOKEN_BYTES = 2 * 8 * 2 * 2
 
@@ -33,7 +35,7 @@ def meaning(*layers: LayerMeaning, weight_bytes: int | None = None) -> ModelMean
         has_tied_embeddings=True,
         element_type=ElementType.FLOAT16,
         cache_element_type=ElementType.FLOAT16,
-        manifest=None,
+        manifest=KEPT,
         weight_bytes=weight_bytes,
     )
 
@@ -61,6 +63,36 @@ def test_weights_that_do_not_fit_leave_room_for_nothing() -> None:
     assert (capacity.sequences, capacity.ring_sequences) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("changed", "obstacle"),
+    [
+        pytest.param(
+            {"manifest": None}, "no state groups hold what its layers keep", id="no groups"
+        ),
+        pytest.param({"backends": {"a": "x", "b": "y"}}, "no backend serves it", id="refused"),
+        pytest.param({"backends": {"a": "", "b": "y"}}, "", id="served by one"),
+        pytest.param({"backends": {}}, "", id="nobody asked"),
+    ],
+)
+def test_nothing_fits_that_cannot_be_served(changed: dict[str, Any], obstacle: str) -> None:
+    capacity = capacity_of(replace(meaning(FULL), **changed), 4 * 16 * TOKEN_BYTES, 16)
+
+    assert capacity.obstacle == obstacle
+    assert capacity.full.kv_bytes == 16 * TOKEN_BYTES
+    fit = 0 if obstacle else 4
+    assert (capacity.sequences, capacity.ring_sequences) == (fit, fit)
+
+
+@pytest.mark.parametrize(("window", "blocks"), [(1, 1), (17, 2), (18, 3), (33, 3), (34, 4)])
+def test_ring_holds_a_window_and_a_chunk_without_the_token_that_both_count(
+    window: int, blocks: int
+) -> None:
+    # E102: ceil((16 + window - 1) / 16) blocks.
+    capacity = capacity_of(meaning(replace(FULL, window=window)), 2**30, 1600)
+
+    assert capacity.ring.kv_bytes == blocks * 16 * TOKEN_BYTES
+
+
 def test_windowed_layers_are_rings_only_where_that_is_asked() -> None:
     # E102: ceil((16 + 20 - 1) / 16) = 3 blocks.
     capacity = capacity_of(meaning(FULL, WINDOWED), 2**30, 160)
@@ -80,6 +112,12 @@ def test_fixed_state_counts_twice() -> None:
 
     assert capacity.full.fixed_bytes == 2 * 4 * 2 * 2
     assert capacity.full.total_bytes == 16 * TOKEN_BYTES + 32
+
+
+def test_fixed_state_alone_limits_how_many_fit() -> None:
+    capacity = capacity_of(meaning(FIXED), 320, 16)
+
+    assert (capacity.full.kv_bytes, capacity.sequences) == (0, 10)
 
 
 def test_model_without_any_state_fits_no_number() -> None:

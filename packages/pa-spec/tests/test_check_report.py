@@ -140,10 +140,20 @@ def test_length_beyond_the_context_is_said() -> None:
 
 
 def test_model_that_keeps_nothing_fits_any_number_of_times() -> None:
-    report = report_of(replace(MEANING, layers=(), manifest=None))
+    report = report_of(replace(MEANING, layers=()))
 
     assert "any number of 8,192 tokens" in report_text(report)
     assert document_of(report)["capacity"]["sequences"] == 0
+
+
+def test_model_that_cannot_be_served_fits_no_times_and_the_reason_is_said() -> None:
+    report = report_of(replace(MEANING, manifest=None))
+
+    expected = "none of 8,192 tokens in 17,179,869,184 bytes: no state groups hold what its layers"
+    assert expected in report_text(report)
+    assert (
+        document_of(report)["capacity"]["obstacle"] == "no state groups hold what its layers keep"
+    )
 
 
 def test_json_holds_the_whole_meaning_and_what_follows_from_it() -> None:

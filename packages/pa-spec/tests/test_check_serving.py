@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from pa_spec import ElementType, backends, validate
+from pa_spec import ElementType, GroupKind, StateGroup, StateManifest, backends, validate
 from pa_spec.checker import LayerKind, LayerMeaning, ModelMeaning
 from pa_spec.checker.serving import backends_of, decode_step
 
 PLAIN = LayerMeaning(LayerKind.ATTENTION, 8, 2, 64, 64, scale=0.125)
 LATENT = LayerMeaning(LayerKind.LATENT_ATTENTION, 16, 1, 576, 512, scale=0.07)
+
+KEPT = StateManifest((StateGroup(GroupKind.PAGED_KV, (0,), (2, 64), ElementType.BFLOAT16),))
 
 
 def meaning(
@@ -28,7 +30,7 @@ def meaning(
         has_tied_embeddings=False,
         element_type=element_type,
         cache_element_type=element_type,
-        manifest=None,
+        manifest=KEPT,
     )
 
 
@@ -43,6 +45,22 @@ def meaning(
 )
 def test_decode_step_of_a_layer_keeps_every_rule(layer: LayerMeaning) -> None:
     assert validate(decode_step(layer, ElementType.FLOAT16)) == ()
+
+
+@pytest.mark.parametrize("v_head_size", [0, 32, 64])
+def test_values_have_the_width_that_the_layer_says(v_head_size: int) -> None:
+    inputs = decode_step(replace(PLAIN, v_head_size=v_head_size), ElementType.FLOAT16).inputs
+
+    width = v_head_size or 64
+    assert inputs.value is not None
+    assert inputs.value_cache is not None
+    assert (inputs.value.shape, inputs.value_cache.shape) == ((1, 2 * width), (1, 16, 2, width))
+
+
+def test_state_that_no_groups_hold_is_served_by_nobody() -> None:
+    answers = backends_of(replace(meaning(PLAIN), manifest=None))
+
+    assert answers == dict.fromkeys(backends(), "no state groups hold what its layers keep")
 
 
 def test_every_backend_answers() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +16,18 @@ from hybrid_samples import (
     LLAMA4,
     NEMOTRON,
     QWEN35,
+    SAMPLES,
     meaning_of,
     messages,
     resolve,
 )
+from pa_spec.checker.check import check_model
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.huggingface.config.field import Fields
 from pa_spec.checker.huggingface.config.manifest import layer_names, state_manifest
 from pa_spec.checker.huggingface.decoder.dense import Decoder
 from pa_spec.checker.meaning import LayerKind, LayerMeaning
+from pa_spec.checker.report import CheckOptions
 from pa_spec.element_type import ElementType
 from pa_spec.state import GroupKind, StateGroup
 from pa_spec.validation.manifest import check_manifest
@@ -165,3 +170,46 @@ def test_many_layers_are_counted_and_not_listed() -> None:
     assert layer_names([3]) == "layer 3"
     assert layer_names(range(6)) == "layers 0, 1, 2, 3, 4, 5"
     assert layer_names(range(90)) == "layers 0, 1, 2, 3, 4, 5, … (90 in all)"
+
+
+INDEXED = DEEPSEEK | {"model_type": "deepseek_v32", "architectures": []}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        *(pytest.param(each, id=name) for name, each in SAMPLES.items()),
+        pytest.param(INDEXED, id="index keys"),
+        pytest.param(LFM2 | {"full_attn_idxs": []}, id="no attention"),
+        pytest.param(LLAMA4 | {"max_position_embeddings": 8192}, id="chunks that nobody leaves"),
+    ],
+)
+def test_no_backend_serves_and_nothing_fits_exactly_where_layers_are_refused(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    path = tmp_path / "saved.json"
+    path.write_text(json.dumps(config))
+
+    report = check_model(path, CheckOptions(memory_bytes=2**40, length_tokens=1024))
+
+    refused = {"hybrid.state", "hybrid.mask"} & {each.id for each in report.findings}
+    assert report.meaning is not None
+    assert report.meaning.backends
+    assert report.capacity is not None
+    assert ("" in report.meaning.backends.values()) is not bool(refused)
+    assert (report.capacity.sequences == 0) is bool(report.capacity.obstacle) is bool(refused)
+
+
+def test_index_keys_are_counted_beside_the_latent_row() -> None:
+    meaning = meaning_of(INDEXED)
+
+    assert meaning.manifest is None
+    assert [each.index_key_size for each in meaning.layers] == [128] * 3
+    assert meaning.kv_bytes_per_token == 3 * (576 + 128) * 2
+
+
+def test_an_indexer_that_leaves_nothing_out_keeps_no_keys() -> None:
+    meaning = meaning_of(INDEXED | {"index_topk": 163840})
+
+    assert meaning.manifest is not None
+    assert meaning.kv_bytes_per_token == 3 * 576 * 2

@@ -13,6 +13,9 @@ BLOCK_SIZE = 16
 STATE_BANKS = 2
 """Fixed state is kept twice: one bank is read while the other is written."""
 
+NO_MANIFEST = "no state groups hold what its layers keep"
+"""Why a model without a manifest is not served, by any backend."""
+
 MAX_MEMORY_BYTES = 2**62
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -62,7 +65,8 @@ class Capacity:
 
     weight_bytes: of all stored tensors, None = unknown and not subtracted. full: every layer keeps
     the whole sequence, as this release serves. ring: windowed layers keep their window only.
-    Activations, the workspace of kernels and the block table are not counted.
+    obstacle: why the model cannot be served, so that no sequence fits whatever the memory; "" = it
+    can. Activations, the workspace of kernels and the block table are not counted.
     """
 
     memory_bytes: int
@@ -71,6 +75,7 @@ class Capacity:
     weight_bytes: int | None
     full: SequenceCost
     ring: SequenceCost
+    obstacle: str = ""
 
     @property
     def free_bytes(self) -> int:
@@ -88,7 +93,7 @@ class Capacity:
         return self._count(self.ring)
 
     def _count(self, cost: SequenceCost) -> int:
-        if cost.total_bytes == 0:
+        if self.obstacle or cost.total_bytes == 0:
             return 0
         return max(self.free_bytes, 0) // cost.total_bytes
 
@@ -127,4 +132,12 @@ def capacity_of(
         meaning.weight_bytes,
         SequenceCost(full, fixed),
         SequenceCost(ring, fixed),
+        _obstacle(meaning),
     )
+
+
+def _obstacle(meaning: ModelMeaning) -> str:
+    if meaning.manifest is None:
+        return NO_MANIFEST
+    refused = meaning.backends and all(meaning.backends.values())
+    return "no backend serves it" if refused else ""

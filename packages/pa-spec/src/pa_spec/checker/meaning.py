@@ -81,8 +81,9 @@ class LayerMeaning:
     sees its own chunk of that many positions only, 0 = no chunks. rope: index in
     ModelMeaning.ropes, None = no rotary embedding. scale: factor of the logits. softcap: 0 = off.
     shares_cache_of: the layer whose cache it reads instead of keeping one. fixed: rows of state
-    for each request. In LATENT_ATTENTION head_size and v_head_size are the widths of the cached
-    latent row and of its value part, kv_num_heads is 1.
+    for each request. index_key_size: channels of the key by which an indexer finds a token, 0 = no
+    indexer that leaves any out. In LATENT_ATTENTION head_size and v_head_size are the widths of the
+    cached latent row and of its value part, kv_num_heads is 1.
     """
 
     kind: LayerKind
@@ -99,12 +100,13 @@ class LayerMeaning:
     has_qk_norm: bool = False
     shares_cache_of: int | None = None
     fixed: tuple[FixedRow, ...] = ()
+    index_key_size: int = 0
 
     @property
     def kv_elements(self) -> int:
-        """Elements that one token adds to this layer's caches."""
+        """Elements that one token adds to this layer's caches, its index key included."""
         if self.kind is LayerKind.LATENT_ATTENTION:
-            return self.head_size
+            return self.head_size + self.index_key_size
         if self.shares_cache_of is not None:
             return 0
         return self.kv_num_heads * (self.head_size + (self.v_head_size or self.head_size))

@@ -54,6 +54,8 @@ def capacity_lines(report: Report) -> list[Row]:
     beyond = " (beyond the context)" if found.length_tokens > meaning.context_tokens else ""
     asked = f"{found.length_tokens:,} tokens{beyond} in {found.memory_bytes:,} bytes"
     weights = f"{found.weight_bytes:,} bytes of" if found.weight_bytes else "unknown"
+    if found.obstacle:
+        return [("sequences that fit", f"none of {asked}: {found.obstacle}")]
     if not found.full.total_bytes:
         return [("sequences that fit", f"any number of {asked}: none keeps anything")]
     fit = f"{found.sequences:,} of {asked}, beside {weights} weights"
@@ -108,6 +110,8 @@ def _extras(layer: LayerMeaning) -> str:
         words.append("QK norm")
     if layer.has_sink:
         words.append("sinks")
+    if layer.index_key_size:
+        words.append(f"index keys of {layer.index_key_size}")
     if layer.shares_cache_of is not None:
         words.append(f"the cache of layer {layer.shares_cache_of}")
     return ", ".join(words)

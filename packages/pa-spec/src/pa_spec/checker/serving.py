@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pa_spec.checker.capacity import NO_MANIFEST
 from pa_spec.checker.meaning import LayerKind, LayerMeaning, ModelMeaning
 from pa_spec.checker.text import ranges
 from pa_spec.contract.backend import backend_reasons, backends
@@ -23,9 +24,11 @@ _INT32 = ElementType.INT32
 def backends_of(meaning: ModelMeaning) -> Mapping[str, str]:
     """Say for each backend, by name, why it would not serve a model's attention; "" = it would.
 
-    The element type is that of the caches, quantized caches are not considered. Empty for a model
-    without attention.
+    The element type is that of the caches, quantized caches are not considered. State that no
+    groups hold is a reason for all of them. Empty for a model without attention.
     """
+    if meaning.manifest is None:
+        return dict.fromkeys(backends(), NO_MANIFEST)
     found: dict[LayerMeaning, list[int]] = {}
     for index, layer in enumerate(meaning.layers):
         if layer.num_heads and layer.kv_num_heads and layer.head_size:

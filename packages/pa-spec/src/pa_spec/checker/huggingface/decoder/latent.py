@@ -59,6 +59,8 @@ def resolve_latent(identity: Identity) -> Decoder | None:
         scale=latent_scale(widths.unrotated + widths.rotated, rope, _share(fields, rope)),
     )
     index_keys = _index_keys(fields, family, rope)
+    if index_keys:
+        layer = replace(layer, index_key_size=fields.count("index_head_dim"))
     return Decoder((layer,) * layers, (rope,), hidden_size, index_keys=index_keys)
 
 
