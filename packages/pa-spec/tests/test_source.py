@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
+import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -183,8 +185,11 @@ def test_file_that_claims_no_bytes_is_read_no_further_than_its_limit(tmp_path: P
         (b"a = " + b"[" * 100_000, "nested too deeply"),
         (b"a = 1\na = 2", "Cannot overwrite a value"),
         (b"a = " + b"9" * 5000, "Exceeds the limit"),
+        (b".".join([b"a"] * 21) + b" = 1", "a key of more than 20 parts"),
+        (b"[" + b" . ".join([b'"a.b"'] * 20_000) + b"]", "a key of more than 20 parts"),
+        (b"a = {" + b".".join([b"'a'"] * 20_000) + b" = 1}", "a key of more than 20 parts"),
     ],
-    ids=["value", "utf-8", "deep", "twice", "digits"],
+    ids=["value", "utf-8", "deep", "twice", "digits", "parts", "parts of a header", "inline"],
 )
 def test_text_that_is_no_toml_is_refused_with_the_reason(
     tmp_path: Path, content: bytes, reason: str
@@ -197,6 +202,42 @@ def test_text_that_is_no_toml_is_refused_with_the_reason(
     (found,) = findings
     assert found.id == "file.not_toml"
     assert found.actual.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".".join(["a"] * 20) + " = 1",
+        "# " + "." * 1000 + "\na = 1",
+        'a = "' + "x." * 1000 + '" # "',
+        'a = """\n' + "x.\n" * 1000 + '"""',
+        "a = '''" + "x.'" * 1000 + "'''",
+        "a = [" + "1.5, " * 1000 + "]",
+        "\n".join(f"[a{each}.b.c]" for each in range(1000)),
+    ],
+    ids=["20 parts", "comment", "text", "lines", "quotes", "numbers", "tables"],
+)
+def test_points_that_join_no_keys_are_not_counted(tmp_path: Path, text: str) -> None:
+    path, findings = tmp_path / "a.toml", Findings()
+    path.write_text(text)
+
+    assert read_toml(path, findings, "") == tomllib.loads(text)
+    assert list(findings) == []
+
+
+def test_keys_of_the_largest_file_take_little_memory(tmp_path: Path) -> None:
+    # 40 KB of one key took 1.6 GB of the parser.
+    path, findings = tmp_path / "a.toml", Findings()
+    lines = (f"b{each}.{'.'.join('a' * 19)} = 1" for each in range(5000))
+    path.write_text(f"[{'.'.join('c' * 20)}]\n" + "\n".join(lines))
+    tracemalloc.start()
+
+    document = read_toml(path, findings, "")
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert document is not None
+    assert peak_bytes < 150 * 2**20
 
 
 def test_toml_is_read_up_to_its_limit(tmp_path: Path) -> None:

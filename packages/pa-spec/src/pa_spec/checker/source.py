@@ -10,6 +10,7 @@ from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.json_text import NotJson, duplicate_keys, parse_json
+from pa_spec.checker.toml_text import NotToml, parse_toml
 
 MAX_JSON_BYTES = 64 * 2**20
 """A tokenizer.json of a large vocabulary has about 32 MiB; nothing else comes near it."""
@@ -96,17 +97,11 @@ def read_json(
 
 def read_toml(path: Path, findings: Findings, file: str) -> Mapping[str, Any] | None:
     """Return a TOML document, or None after reporting why there is none."""
-    import tomllib
-
     data = read_bytes(path, findings, file, MAX_TOML_BYTES)
     if data is None:
         return None
     try:
-        return tomllib.loads(data.decode("utf-8"))
-    except RecursionError:
-        reason = "nested too deeply"
-    except ValueError as error:
-        # Also what is not UTF-8, and an integer of thousands of digits.
-        reason = str(error)
-    findings.add("file.not_toml", Place(file), path.name, reason)
-    return None
+        return parse_toml(data)
+    except NotToml as reason:
+        findings.add("file.not_toml", Place(file), path.name, str(reason))
+        return None
