@@ -26,6 +26,7 @@ transformers.logging.set_verbosity_error()
 
 PROBE = "paged_probe"
 _FAR = 2**40
+_QUERY_NORMS = {"q_norm", "q_layernorm", "query_layernorm"}
 
 
 @dataclass
@@ -172,7 +173,7 @@ def _attention(
             softcap=float(words.get("softcap") or 0.0),
             visible=mask.visible,
             has_sink=words.get("s_aux") is not None,
-            has_qk_norm=bool(names & {"q_norm", "q_layernorm"}),
+            has_qk_norm=bool(names & _QUERY_NORMS),
         )
     )
     shape = (query.shape[0], query.shape[2], query.shape[1], value.shape[-1])

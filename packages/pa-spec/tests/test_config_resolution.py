@@ -8,7 +8,7 @@ import pytest
 from config_cases import meaning_of, resolved, small, without
 from pa_spec import ElementType, GroupKind
 from pa_spec.checker import NO_WINDOW
-from pa_spec.checker.huggingface.config.family import families, nested_models, refusals
+from pa_spec.checker.huggingface.config.family import Family, families, nested_models, refusals
 from pa_spec.checker.huggingface.config.resolve import _RESOLVERS
 from pa_spec.contract.finding_kind import Severity
 
@@ -25,14 +25,22 @@ def test_every_family_names_a_resolver_and_every_model_type_is_known_once() -> N
     assert {each.text_model_type for each in nested_models().values()} <= set(families())
 
 
+def needed(family: Family) -> list[str]:
+    """Return the keys that a file of a dense family has to write: the class defaults do not do."""
+    found = ["head_dim"] if family.head_size == "written" else []
+    heads = family.defaults["num_attention_heads"]
+    if family.defaults["hidden_size"] % heads and "head_dim" not in family.defaults:
+        found.append("hidden_size")
+    return [*found, *family.rules.get("required", ())]
+
+
 def test_every_family_resolves_from_its_class_defaults_or_says_what_it_needs() -> None:
     for model_type, family in families().items():
         meaning, findings = resolved({"model_type": model_type})
 
         heavy = [each for each in findings if each.severity is Severity.VIOLATION]
         if family.resolver == "dense":
-            expected = ["head_dim"] if family.head_size == "written" else []
-            assert [each.name for each in heavy] == expected, model_type
+            assert [each.name for each in heavy] == needed(family), model_type
         assert meaning is not None or heavy, model_type
 
 

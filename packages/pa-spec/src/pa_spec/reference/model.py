@@ -48,6 +48,7 @@ _WINDOWS = {
     "always": "sliding_window, in every layer",
     "flag": "sliding_window with use_sliding_window, in every layer",
     "upper": "from max_window_layers on, or layer_types",
+    "upper_always": "from max_window_layers on, or layer_types",
     "lower_even": "even layers below max_window_layers, or layer_types",
     "pattern": "all but every n-th layer, or layer_types",
     "types": "every layer, or layer_types",

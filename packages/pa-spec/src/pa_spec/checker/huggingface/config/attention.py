@@ -50,6 +50,8 @@ def _report_unread_size(fields: Fields, family: Family, head_size: int) -> None:
 
 
 def _kv_num_heads(fields: Fields, family: Family, num_heads: int) -> int:
+    if "num_key_value_heads" in family.rules.get("required", ()):
+        return fields.count("num_key_value_heads")
     if family.reads_kv_heads:
         return fields.optional_count("num_key_value_heads") or num_heads
     written = fields.raw("num_key_value_heads")
@@ -68,6 +70,10 @@ def _check(fields: Fields, family: Family, heads: Heads) -> None:
     ):
         allowed = f"a multiple of num_attention_heads={heads.num_heads}"
         fields.refuse("config.contradiction", "hidden_size", heads.hidden_size, allowed=allowed)
+    elif family.rules.get("fills_hidden") and heads.num_heads * heads.head_size != heads.hidden_size:
+        allowed = f"heads that are hidden_size={heads.hidden_size} wide together"
+        found = f"{heads.num_heads} heads of {heads.head_size}"
+        fields.refuse("config.contradiction", "head_dim", found, allowed=allowed)
     elif heads.head_size > MAX_HEAD_SIZE:
         name = "head_dim" if "head_dim" in fields else "hidden_size"
         allowed = f"heads of at most {MAX_HEAD_SIZE} channels"
@@ -103,7 +109,7 @@ def read_softcap(fields: Fields, key: str) -> float:
 
 
 def has_qk_norm(fields: Fields, family: Family) -> bool:
-    """Whether queries and keys are normalized before they are rotated."""
+    """Whether queries and keys are normalized; most families do so before they rotate them."""
     if family.qk_norm in ("always", "never"):
         return family.qk_norm == "always"
     return fields.flag(family.qk_norm)

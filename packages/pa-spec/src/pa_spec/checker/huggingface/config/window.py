@@ -4,6 +4,7 @@ none          every layer attends to everything
 always        sliding_window, where written, holds in every layer; layer_types is not read
 flag          the same, when use_sliding_window is true
 upper         layers from max_window_layers on, when use_sliding_window is true, or layer_types
+upper_always  the same without the flag, which is not read
 lower_even    even layers below max_window_layers, else as upper
 pattern       all but every pattern-th layer, or layer_types
 types         all layers, or layer_types
@@ -124,6 +125,13 @@ def _upper(case: _Case) -> _Types:
     return case.written or _types(is_windowed), window
 
 
+def _upper_always(case: _Case) -> _Types:
+    window = case.fields.optional_count("sliding_window")
+    first = case.fields.count("max_window_layers", least=0)
+    is_windowed = [window is not None and layer >= first for layer in range(case.layers)]
+    return case.written or _types(is_windowed), window
+
+
 def _lower_even(case: _Case) -> _Types:
     window = _flagged_window(case.fields)
     end = case.fields.count("max_window_layers", least=0)
@@ -199,6 +207,7 @@ _RULES: Mapping[str, Callable[[_Case], _Types]] = MappingProxyType(
         "always": _always,
         "flag": _flag,
         "upper": _upper,
+        "upper_always": _upper_always,
         "lower_even": _lower_even,
         "pattern": _pattern,
         "types": _type_list,

@@ -2,6 +2,7 @@
 
 interval  every full_attention_interval-th layer attends, or layer_types
 indices   the layers of full_attn_idxs attend, all where there is none, or layer_types
+listed    layer_types, without which the class cannot be constructed
 types     layer_types, else no layer attends
 pattern   a letter for each layer, or layer_types; num_hidden_layers is not read
 hybrid    every layer attends and keeps a state too
@@ -55,6 +56,13 @@ def _indices(fields: Fields) -> tuple[str, ...]:
         fields.report("config.ignored", key, surplus[0], allowed=allowed)
     implied = tuple(FULL if layer in attending else CONV for layer in range(layers))
     return _chosen(fields, key, written, implied)
+
+
+def _listed(fields: Fields) -> tuple[str, ...]:
+    written = _written(fields, _count(fields), (CONV, FULL))
+    if not written and not fields.is_broken:
+        fields.refuse("config.missing", "layer_types", "nothing")
+    return written
 
 
 def _types(fields: Fields) -> tuple[str, ...]:
@@ -156,6 +164,7 @@ _RULES: Mapping[str, Callable[[Fields], tuple[str, ...]]] = MappingProxyType(
     {
         "interval": _interval,
         "indices": _indices,
+        "listed": _listed,
         "types": _types,
         "pattern": _pattern,
         "hybrid": _hybrid,

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from pa_spec.checker.huggingface.config.family import Family
 from pa_spec.checker.huggingface.config.field import Fields
 from pa_spec.checker.huggingface.config.window import FULL, SLIDING
+from pa_spec.checker.huggingface.rope.parameter import read_factor
 from pa_spec.checker.huggingface.rope.reader import ORIGINAL, RopeFrame, read_kind, read_rope
 from pa_spec.checker.huggingface.rope.source import layer_type_sources, shared_source
 from pa_spec.checker.meaning import RopeMeaning
@@ -126,7 +127,18 @@ def _minimax_m2(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning
     return replace(rope, rotary_dim=rotated)
 
 
+def _hunyuan(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
+    """Read HunYuan's: dynamic with an alpha is a base stretched once, whatever the length."""
+    if read_kind(source) != "dynamic" or not source.raw("alpha"):
+        return read_rope(fields, source, frame)
+    alpha = source.number("alpha")
+    read_factor(source, "dynamic", 1.0)
+    rope = read_rope(fields, source, frame, "default")
+    exponent = rope.rotary_dim / max(rope.rotary_dim - 2, 1)
+    return replace(rope, theta=rope.theta * alpha**exponent)
+
+
 _READERS: Mapping[str, Callable[[Fields, Fields, RopeFrame], RopeMeaning]] = MappingProxyType(
     {"one": read_rope, "phi3": _phi3, "phimoe": _phimoe, "ministral3": _ministral3}
-    | {"minimax_m2": _minimax_m2}
+    | {"minimax_m2": _minimax_m2, "hunyuan": _hunyuan}
 )
