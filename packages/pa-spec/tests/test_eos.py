@@ -95,7 +95,12 @@ def test_text_config_counts_where_the_top_level_is_silent(
     report = check_model(folder)
 
     assert eos_of(report) == [outer or 3]
-    assert not [each for each in ids(report) if each.startswith("eos.")]
+    found = [str(each) for each in report.findings if each.id.startswith("eos.")]
+    lost = (
+        "config.json: eos_token_id: eos_token_id: expected every id that config.json states, "
+        "got without 3, which config.json text_config.eos_token_id has (eos.conflict)"
+    )
+    assert found == ([lost] if outer else [])
 
 
 @pytest.mark.parametrize("value", ["2", 2.0, True, [2, "3"], [[2]], {"id": 2}, [2] * 1001])
@@ -118,7 +123,7 @@ def test_id_outside_the_vocabulary_is_reported(value: int, tmp_path: Path) -> No
     ]
 
 
-@pytest.mark.parametrize("silent", [{}, {"eos_token_id": None}])
+@pytest.mark.parametrize("silent", [{}, {"eos_token_id": None}, {"eos_token_id": []}])
 def test_no_id_anywhere_is_reported(silent: dict[str, Any], tmp_path: Path) -> None:
     config = {key: value for key, value in LLAMA.items() if key != "eos_token_id"} | silent
     folder = write_folder(tmp_path / "m", config)
@@ -146,6 +151,69 @@ def test_id_that_generation_config_lacks_is_a_contradiction(tmp_path: Path) -> N
         )
     ]
     assert eos_of(report) == [2]
+
+
+def test_empty_list_that_wins_is_a_contradiction(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, eos_token_id=2)
+    write(folder, "generation_config.json", eos_token_id=[])
+
+    report = check_model(folder)
+
+    assert [str(each) for each in report.findings] == [
+        (
+            "generation_config.json: eos_token_id: eos_token_id: expected every id that "
+            "config.json states, got without 2, which config.json eos_token_id has (eos.conflict)"
+        )
+    ]
+    assert eos_of(report) == [2]
+
+
+def test_what_the_winner_lost_is_reported_once(tmp_path: Path) -> None:
+    # The tokenizer and the template end by the id that config.json states, too.
+    folder = folder_of(tmp_path, eos_token_id=[2, END])
+    write(folder, "generation_config.json", eos_token_id=5)
+    write_tokenizer(folder, eos_token="<|end|>", chat_template="{{ m }}</s>")
+
+    assert ids(check_model(folder)) == ["eos.conflict"]
+
+
+def test_eos_token_that_is_no_token_is_reported(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    write_tokenizer(folder, eos_token="<nope>")
+
+    report = check_model(folder)
+
+    assert [str(each) for each in report.findings] == [
+        (
+            "tokenizer_config.json: eos_token: eos_token: expected a token whose id is in "
+            'config.json eos_token_id, got "<nope>", which no token is (eos.tokenizer_differs)'
+        )
+    ]
+
+
+@pytest.mark.parametrize("vocabulary", ["tokenizer.json", "tokenizer.model"])
+@pytest.mark.parametrize(("token_id", "expected"), [(2, []), (92, ["eos.tokenizer_differs"])])
+def test_eos_token_of_added_tokens_alone_is_compared(
+    tmp_path: Path, token_id: int, expected: list[str], vocabulary: str
+) -> None:
+    folder = folder_of(tmp_path, eos_token_id=2)
+    write_tokenizer(folder, eos_token="<new>")
+    (folder / "tokenizer.json").rename(folder / vocabulary)
+    write(folder, "added_tokens.json", **{"<new>": token_id})
+
+    assert ids(check_model(folder)) == expected
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "added_tokens.json"])
+def test_token_may_stand_in_a_file_that_cannot_be_read(tmp_path: Path, name: str) -> None:
+    folder = folder_of(tmp_path)
+    write_tokenizer(folder, eos_token=None)
+    write(folder, "special_tokens_map.json", eos_token="<nope>")
+    (folder / name).write_text("[")
+
+    found = ids(check_model(folder))
+
+    assert found == ["file.not_json"]
 
 
 @pytest.mark.parametrize("spelled", ["<|end|>", {"content": "<|end|>", "lstrip": False}])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pa_spec.checker.check import check_model
-from safetensors_writer import LLAMA, write_folder
+from safetensors_writer import LLAMA, write_folder, write_tokenizer
 
 NAME = "tokenizer.json"
 
@@ -30,9 +30,8 @@ def removed(folder: Path) -> None:
 
 def plain_vocabulary(folder: Path) -> None:
     removed(folder)
-    (folder / "vocab.json").write_text(
-        json.dumps({f"{index}": index for index in range(90)} | {"</s>": 2})
-    )
+    vocab = {"</s>" if index == 2 else f"{index}": index for index in range(90)}
+    (folder / "vocab.json").write_text(json.dumps(vocab))
 
 
 def vocabulary_and_merges(folder: Path) -> None:
@@ -150,3 +149,92 @@ def test_vocabulary_of_a_quarter_million_tokens_is_read_in_time(tmp_path: Path) 
     check_model(folder)
 
     assert time.perf_counter() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("decoder", "expected"),
+    [
+        (
+            {"3": {"content": "</s>"}},
+            ["added_tokens_decoder: </s>: expected 2, its id in tokenizer.json, got 3"],
+        ),
+        (
+            {"3": {"content": "</s>"}, "7": {"content": "<s>"}, "1": {"content": "<unk>"}},
+            [
+                (
+                    "added_tokens_decoder: </s>: expected 2, its id in tokenizer.json, "
+                    "got 3, and 2 more like it"
+                )
+            ],
+        ),
+        ({"2": {"content": "</s>"}, "3": {"content": "<|end|>", "special": True}}, []),
+        ({"95": {"content": "<new>"}, "x": {"content": "<s>"}, "4": "y"}, []),
+        (["</s>"], []),
+    ],
+)
+def test_token_of_another_id_in_tokenizer_config_is_reported_once(
+    tmp_path: Path, decoder: object, expected: list[str]
+) -> None:
+    folder = write_folder(tmp_path / "m")
+    write_tokenizer(folder, added_tokens_decoder=decoder)
+
+    messages = [str(each) for each in check_model(folder).findings]
+
+    before, behind = "tokenizer_config.json: ", " (tokenizer.id_differs)"
+    assert messages == [f"{before}{each}{behind}" for each in expected]
+
+
+def test_token_of_another_id_in_added_tokens_is_reported_with_the_file_that_has_it(
+    tmp_path: Path,
+) -> None:
+    folder = write_folder(tmp_path / "m")
+    write_tokenizer(folder, added_tokens_decoder={"92": {"content": "<new>"}})
+    (folder / "added_tokens.json").write_text('{"<new>": 93, "<further>": 94, "<bad>": "x"}')
+
+    assert [str(each) for each in check_model(folder).findings] == [
+        (
+            "added_tokens.json: <new>: expected 92, its id in tokenizer_config.json, got 93 "
+            "(tokenizer.id_differs)"
+        )
+    ]
+
+
+def test_id_of_two_tokens_is_reported_with_both(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "m")
+    edited(lambda d: d["added_tokens"].append({"content": "<x>", "id": 3}))(folder)
+
+    assert [str(each) for each in check_model(folder).findings] == [
+        (
+            "tokenizer.json: added_tokens: <x>: expected an id of its own, "
+            'got 3, which "<|end|>" has (tokenizer.id_twice)'
+        )
+    ]
+
+
+def test_ids_of_two_tokens_in_a_vocabulary_are_counted(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "m")
+    edited(lambda d: d["model"]["vocab"].update(y=80, z=80))(folder)
+
+    (found,) = check_model(folder).findings
+    assert (found.id, found.name, found.actual) == (
+        "tokenizer.id_twice",
+        "y",
+        '80, which "token80" has, and 1 more like it',
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["added_tokens"].append({"content": "</s>", "id": 2}),
+        lambda d: d["added_tokens"].append({"content": "<named>", "id": 80}),
+    ],
+    ids=["the same token again", "a name for a reserved token"],
+)
+def test_ids_that_files_of_sound_models_repeat_are_not_reported(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
+    folder = write_folder(tmp_path / "m")
+    edited(change)(folder)
+
+    assert list(check_model(folder).findings) == []

@@ -21,11 +21,15 @@ _GENERATION = "generation_config.json"
 
 @dataclass(frozen=True, slots=True)
 class EosSource:
-    """What one file says: ids in the order written, None = it is silent."""
+    """What one file says: ids in the order written, None = it is silent.
+
+    is_broken: what it says is no id, and was reported.
+    """
 
     file: str
     key: str
     ids: tuple[int, ...] | None
+    is_broken: bool = False
 
     @property
     def place(self) -> Place:
@@ -52,8 +56,7 @@ def eos_sources(
     )
     sources = []
     for file, key, values in written:
-        ids = _ids(values.get(KEY), Place(file, key), findings)
-        sources.append(EosSource(file, key, ids))
+        sources.append(_source(values.get(KEY), Place(file, key), findings))
     return tuple(sources)
 
 
@@ -69,7 +72,7 @@ def resolve_eos(
     """
     speaking = [source for source in sources if source.ids]
     if not speaking:
-        if all(source.ids is None for source in sources):
+        if not any(source.is_broken for source in sources):
             said = f"none; the tokenizer's is {_said(tokenizer)}" if _said(tokenizer) else "none"
             findings.add("eos.missing", Place(_CONFIG), KEY, said)
         return ()
@@ -77,21 +80,22 @@ def resolve_eos(
     ids = sorted(set(chosen.ids or ()))
     for source in speaking:
         _check_range(source, vocab_size, findings)
-    _compare(chosen, speaking[1:], findings)
+    lost = _compare([source for source in sources if source.ids is not None], findings)
     if tokenizer is not None:
-        _compare_tokenizer(chosen, tokenizer, findings)
+        # What the winner lost was said: that nothing else ends by it is the same mistake.
+        _compare_tokenizer(chosen, lost.union(ids), tokenizer, findings)
     return tuple(EosId(each, _origins(each, speaking, tokenizer)) for each in ids)
 
 
-def _ids(value: object, place: Place, findings: Findings) -> tuple[int, ...] | None:
-    """Read one id or a list; None = silent, or reported."""
+def _source(value: object, place: Place, findings: Findings) -> EosSource:
+    """Read one id or a list."""
     if value is None:
-        return None
-    listed = value if isinstance(value, list) else [value]
+        return EosSource(*place, None)
+    listed: list[Any] = value if isinstance(value, list) else [value]
     if len(listed) > MAX_IDS or not all(type(each) is int for each in listed):
         findings.add("eos.not_an_id", place, KEY, shown(value))
-        return ()
-    return tuple(listed)
+        return EosSource(*place, None, is_broken=True)
+    return EosSource(*place, tuple(listed))
 
 
 def _check_range(source: EosSource, vocab_size: int, findings: Findings) -> None:
@@ -101,21 +105,28 @@ def _check_range(source: EosSource, vocab_size: int, findings: Findings) -> None
         findings.add("eos.out_of_vocabulary", source.place, KEY, actual, vocab_size=vocab_size)
 
 
-def _compare(chosen: EosSource, others: Sequence[EosSource], findings: Findings) -> None:
-    # Only the next: text_config repeats what the top level says, or is not read at all.
-    if not others or others[0].file == chosen.file:
-        return
-    lost = sorted(set(others[0].ids or ()) - set(chosen.ids or ()))
+def _compare(written: Sequence[EosSource], findings: Findings) -> set[int]:
+    """Return the ids that the first lacks and the next one has; a list may be empty."""
+    # Only the next: what comes behind repeats it, or is not read at all.
+    first, *others = written
+    following = next((source for source in others if source.ids), first)
+    lost = set(following.ids or ()) - set(first.ids or ())
     if lost:
-        actual = f"without {shown(lost[0])}, which {others[0]} has"
-        findings.add("eos.conflict", chosen.place, KEY, actual)
+        actual = f"without {shown(min(lost))}, which {following} has"
+        findings.add("eos.conflict", first.place, KEY, actual)
+    return lost
 
 
-def _compare_tokenizer(chosen: EosSource, tokenizer: TokenizerFacts, findings: Findings) -> None:
-    ids = set(chosen.ids or ())
+def _compare_tokenizer(
+    chosen: EosSource, ids: set[int], tokenizer: TokenizerFacts, findings: Findings
+) -> None:
     said = tokenizer.eos_id
+    actual = ""
     if said is not None and said not in ids:
         actual = f"{_said(tokenizer)}, which is not among them"
+    elif tokenizer.is_eos_unknown:
+        actual = f"{shown(tokenizer.eos_token)}, which no token is"
+    if actual:
         place = Place(tokenizer.eos_file, "eos_token")
         findings.add("eos.tokenizer_differs", place, "eos_token", actual, origin=str(chosen))
         return

@@ -15,7 +15,9 @@ from pa_spec.checker.text import shown
 
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
+DECODER = "added_tokens_decoder"
 SPECIAL_TOKENS = "special_tokens_map.json"
+ADDED_TOKENS = "added_tokens.json"
 TEMPLATE = "chat_template.jinja"
 TEMPLATE_JSON = "chat_template.json"
 BINARIES = ("tokenizer.model", "tekken.json", "tiktoken.model", "spiece.model", "vocab.txt")
@@ -36,14 +38,15 @@ class TokenizerFacts:
     """What the files say together.
 
     vocabulary: None when it stands in a file that is not looked into. eos_id: of eos_token, None =
-    not said, or not in the vocabulary. eos_file and template_file: the files that say so, "" = none
-    does.
+    not said, or not known. is_eos_unknown: no file has a token of that text. eos_file and
+    template_file: the files that say so, "" = none does.
     """
 
     vocabulary: Vocabulary | None = None
     eos_token: str = ""
     eos_id: int | None = None
     eos_file: str = ""
+    is_eos_unknown: bool = False
     template: str = ""
     template_file: str = ""
 
@@ -79,13 +82,24 @@ def read_tokenizer(folder: Path, vocab_size: int | None, findings: Findings) -> 
         vocabulary.check_ids(vocab_size, findings)
     settings = _optional_json(folder, names, CONFIG, findings)
     others = _optional_json(folder, names, SPECIAL_TOKENS, findings) or {}
-    if vocabulary is not None:
-        vocabulary.add_decoder((settings or {}).get("added_tokens_decoder"))
+    added = _optional_json(folder, names, ADDED_TOKENS, findings)
+    # Where the tokens themselves are not looked into, added ones may be known all the same.
+    known = Vocabulary({}, CONFIG) if vocabulary is None else vocabulary
+    known.add_decoder((settings or {}).get(DECODER), Place(CONFIG, DECODER), findings)
+    known.add_further(added or {}, Place(ADDED_TOKENS), findings)
     template, template_file = _template(folder, names, settings, findings)
-    settings = settings or {}
-    eos_token, eos_file = _eos_token(settings, others)
-    eos_id = vocabulary.id_of(eos_token) if vocabulary is not None and eos_token else None
-    return TokenizerFacts(vocabulary, eos_token, eos_id, eos_file, template, template_file)
+    eos_token, eos_file = _eos_token(settings or {}, others)
+    eos_id = known.id_of(eos_token) if eos_token else None
+    is_whole = None not in (vocabulary, settings, added)
+    return TokenizerFacts(
+        vocabulary,
+        eos_token,
+        eos_id,
+        eos_file,
+        is_whole and eos_token != "" and eos_id is None,
+        template,
+        template_file,
+    )
 
 
 def _vocabulary(folder: Path, names: set[str], findings: Findings) -> Vocabulary | None:

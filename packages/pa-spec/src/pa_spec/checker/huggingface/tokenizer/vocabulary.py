@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, final
 
 from pa_spec.checker.finding import Findings, Place
@@ -17,7 +17,7 @@ class Vocabulary:
     """Tokens by text, as one file has them.
 
     tokens: the model's own. added: those that are matched before it. specials: texts of added
-    tokens that are special. file: where they stand.
+    tokens that are special. file: where they stand, but for those of other files.
     """
 
     def __init__(self, tokens: Mapping[str, int], file: str) -> None:
@@ -25,6 +25,7 @@ class Vocabulary:
         self.added: dict[str, int] = {}
         self.specials: list[str] = []
         self.file = file
+        self._files: dict[str, str] = {}
 
     def id_of(self, text: str) -> int | None:
         """Return a token's id, None when there is no such token."""
@@ -48,13 +49,41 @@ class Vocabulary:
             self.specials.append(text)
         return True
 
-    def add_decoder(self, decoder: object) -> None:
-        """Take in added_tokens_decoder of tokenizer_config.json, by id, where it says more."""
+    def add_decoder(self, decoder: object, place: Place, findings: Findings) -> None:
+        """Take in added_tokens_decoder of tokenizer_config.json: entries by their ids' digits."""
+        ids: dict[str, int] = {}
+        specials = set()
         for token_id, entry in decoder.items() if isinstance(decoder, dict) else ():
             text = entry.get("content") if isinstance(entry, dict) else None
-            is_new = isinstance(text, str) and text not in self.added and text not in self.tokens
-            if is_new and token_id.isascii() and token_id.isdigit() and len(token_id) < 11:
-                self.add(text, int(token_id), is_special=entry.get("special") is True)
+            if isinstance(text, str) and token_id.isascii() and token_id.isdigit():
+                ids[text] = int(token_id[:11])
+                if entry.get("special") is True:
+                    specials.add(text)
+        self.add_further(ids, place, findings, specials)
+
+    def add_further(
+        self,
+        written: Mapping[str, Any],
+        place: Place,
+        findings: Findings,
+        specials: Collection[str] = (),
+    ) -> None:
+        """Take in the added tokens of another file where it says more; report where it differs."""
+        differing = []
+        for text, token_id in written.items():
+            known = self.id_of(text)
+            if known is None:
+                if self.add(text, token_id, is_special=text in specials):
+                    self._files[text] = place.file
+            elif _is_id(token_id) and token_id != known:
+                differing.append(text)
+        if differing:
+            first = differing[0]
+            more = f", and {len(differing) - 1} more like it" if len(differing) > 1 else ""
+            actual = f"{written[first]}{more}"
+            values = {"id": self.id_of(first), "file": self._files.get(first, self.file)}
+            name = printable(shortened(first))
+            findings.add("tokenizer.id_differs", place, name, actual, **values)
 
     def check_ids(self, vocab_size: int, findings: Findings) -> None:
         """Report ids that the embedding has no row for, the greatest of each kind.
@@ -107,6 +136,7 @@ def read_vocabulary(
         if not vocabulary.add(values.get("content"), values.get("id"), is_special=is_special):
             actual = shown(values.get("id")) if values else shown(entry)
             findings.add("tokenizer.bad_id", Place(file, "added_tokens"), "id", actual)
+    _check_unique(vocabulary.added, Place(file, "added_tokens"), findings)
     return vocabulary
 
 
@@ -120,7 +150,20 @@ def read_vocab(written: Mapping[str, Any], file: str, findings: Findings) -> Voc
     if not written:
         findings.add("tokenizer.no_vocabulary", Place(file), "vocab", shown(written))
         return None
+    _check_unique(written, Place(file), findings)
     return Vocabulary(written, file)
+
+
+def _check_unique(tokens: Mapping[str, int], place: Place, findings: Findings) -> None:
+    """Report an id that two tokens of one table have; which of them it becomes, readers choose."""
+    if len(set(tokens.values())) == len(tokens):
+        return
+    texts: dict[int, str] = {}
+    twice = [text for text, token_id in tokens.items() if texts.setdefault(token_id, text) != text]
+    name = printable(shortened(twice[0]))
+    more = f", and {len(twice) - 1} more like it" if len(twice) > 1 else ""
+    actual = f"{tokens[twice[0]]}, which {shown(texts[tokens[twice[0]]])} has{more}"
+    findings.add("tokenizer.id_twice", place, name, actual)
 
 
 def _is_id(value: object) -> bool:
