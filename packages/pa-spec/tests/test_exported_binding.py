@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from exported_model import CACHE, FULL, HALF, configured, found_in, graph, ids_in, node, tensor
+from exported_model import (
+    CACHE,
+    FULL,
+    HALF,
+    PAST,
+    STEP,
+    configured,
+    found_in,
+    graph,
+    ids_in,
+    node,
+    tensor,
+)
 from pa_spec.checker.graph.graph import GraphTensor
 
 GROUPS = "model.decoder.state_groups"
@@ -144,7 +156,7 @@ def test_a_latent_layer_has_no_value_cache() -> None:
         latent,
         outputs=[tensor("present.0.key", HALF, "num_blocks", "block_size", 1, 576)],
         without=["past_key_values.0.value", "present.0.value"],
-        nodes=[first],
+        nodes=[first, node(1, {**STEP, **PAST})],
     )
 
     assert found_in(configured(), model) == []

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exported_model import PAST, STEP, configured, found_in, graph, ids_in, node, tensor
+from exported_model import (
+    INT64,
+    PAST,
+    STEP,
+    configured,
+    found_in,
+    graph,
+    ids_in,
+    node,
+    tensor,
+)
 from pa_spec import ElementType, GroupKind
 from pa_spec.checker import FixedRow, LayerKind, LayerMeaning, ModelMeaning, RopeMeaning
 from pa_spec.checker.exported.reference import Reference
@@ -132,8 +142,37 @@ def test_rotated_channels_are_the_models() -> None:
     assert ids_in(compared(graph(), replace(LAYER, rope=None), LAYER)) == [
         "exported.rotary_differs"
     ]
-    # A graph may rotate outside of the node, where nothing here sees it.
-    assert compared(nodes(do_rotary=0), ropes=(ROPE,)) == []
+
+
+def test_a_node_rotates_unless_other_operators_may() -> None:
+    expected = [
+        NODE.format(1) + "do_rotary: expected 1, as config.json means, got 0 in layer 1 "
+        "(exported.rotary_differs)"
+    ]
+    positions = tensor("position_ids", INT64, "num_tokens")
+    still = nodes(do_rotary=0)
+
+    assert compared(still, ropes=(ROPE,)) == expected
+    assert compared(replace(still, operators={("", "MatMul"): 9}), ropes=(ROPE,)) == expected
+    for domain, name in (("com.microsoft", "RotaryEmbedding"), ("", "Cos")):
+        rotated = replace(still, operators={(domain, name): 2})
+        assert compared(rotated, ropes=(ROPE,)) == []
+    assert compared(replace(still, functions=1), ropes=(ROPE,)) == []
+    fed = replace(still, inputs={**still.inputs, "position_ids": positions})
+    assert compared(fed, ropes=(ROPE,)) == []
+
+
+def test_channels_are_rotated_in_the_models_pairs() -> None:
+    neighbours = replace(ROPE, interleaved=True)
+
+    assert compared(nodes(rotary_interleaved=1), ropes=(ROPE,)) == [
+        NODE.format(1) + "rotary_interleaved: expected 0, as config.json means, got 1 in layer 1 "
+        "(exported.rotary_differs)"
+    ]
+    assert compared(graph(), ropes=(neighbours,)) == [
+        NODE.format(0) + "rotary_interleaved: expected 1, as config.json means, got 0 in "
+        "layers 0, 1 (exported.rotary_differs)"
+    ]
 
 
 def test_layers_without_attention_and_surplus_layers_are_not_compared() -> None:

@@ -68,7 +68,13 @@ def test_a_table_of_unknown_length_is_not_judged() -> None:
     table = GraphTensor("cos_cache", SymbolicTensor(HALF, None), TensorSource.NODE, "If")
     first = node(0, {**STEP, **PAST})
     inputs = (*first.inputs[:8], table, table)
-    model = graph(nodes=[type(first)(**{**_fields(first), "inputs": inputs})])
+    other = (*node(1, {**STEP, **PAST}).inputs[:8], table, table)
+    model = graph(
+        nodes=[
+            type(first)(**{**_fields(first), "inputs": inputs}),
+            type(first)(**{**_fields(node(1, {**STEP, **PAST})), "inputs": other}),
+        ]
+    )
 
     assert found_in(configured({"model.context_length": 4096}), model) == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
@@ -82,6 +82,15 @@ class Findings:
         weight = Severity.VIOLATION
         finding = Finding(found.rule_id, weight, place, found.name, found.expected, found.actual)
         self._keep(finding)
+
+    def take(self, others: Findings, without: Container[str] = ()) -> None:
+        """Add what others collected; without: ids that are left out."""
+        for finding in others:
+            if finding.id not in without:
+                self._keep(finding)
+        for finding_id, count in others.omitted.items():
+            if finding_id not in without:
+                self._seen[finding_id] += count
 
     @property
     def total(self) -> int:

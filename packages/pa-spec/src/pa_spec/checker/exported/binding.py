@@ -102,6 +102,12 @@ class _Binding:
             return found
         return replace(found, tensor=self.declared[name])
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether V82 said that no group is paged: this one's kind may be what is wrong."""
+        manifest = self.decoder.manifest
+        return not manifest.is_sound and not manifest.num_layers(GroupKind.PAGED_KV)
+
     def has_no_value(self, layer_id: int) -> bool:
         """Return whether these are value caches and the layer's key cache holds its values too."""
         keys = self.decoder.templates.get("past_key_names")
@@ -151,12 +157,14 @@ def _bind(binding: _Binding, feed: Feed, blamed: frozenset[str]) -> Iterator[Bou
             absent["output"].append(names[1])
         if past and present and _are_alike(binding, past, present):
             yield BoundPair(binding.kind, layer_id, past, present)
-    for template, case in ((binding.past, "input"), (binding.present, "output")):
-        if absent[case]:
-            _report_absent(binding, template, absent[case], case)
+    if not binding.is_doubtful or len(absent["input"]) < len(binding.layers()):
+        _report_absent(binding, binding.past, absent["input"], "input")
+        _report_absent(binding, binding.present, absent["output"], "output")
 
 
 def _report_absent(binding: _Binding, template: Template, names: Sequence[str], case: str) -> None:
+    if not names:
+        return
     place = Place(binding.decoder.section.file, template.key)
     others = f", nor are {len(names) - 1} more of {template.text}" if len(names) > 1 else ""
     actual = f"no such {case}{others}"

@@ -9,11 +9,19 @@ from typing import Any
 
 from pa_spec.checker.exported.binding import bind_state, check_paged_geometry
 from pa_spec.checker.exported.blame import blamed_tensors
-from pa_spec.checker.exported.comparison import compare_graph, compare_numbers
+from pa_spec.checker.exported.comparison import Spoken, compare_graph, compare_numbers
 from pa_spec.checker.exported.decoder import CONFIG_FILE, Decoder, read_decoder
 from pa_spec.checker.exported.feed import Feed
 from pa_spec.checker.exported.fixed import check_fixed_state, check_packed_operators
-from pa_spec.checker.exported.named import check_named, check_names
+from pa_spec.checker.exported.named import (
+    check_named,
+    check_names,
+    check_slips,
+    has_shape_of,
+    name_of,
+)
+from pa_spec.checker.exported.pairing import pair_state, report_pairing
+from pa_spec.checker.exported.reading import check_layers_read, check_places
 from pa_spec.checker.exported.reference import Reference, read_reference
 from pa_spec.checker.exported.section import Section
 from pa_spec.checker.exported.session import check_capture, check_session, decoder_files
@@ -29,7 +37,11 @@ from pa_spec.checker.graph.graph import Graph
 from pa_spec.checker.report import CheckOptions
 from pa_spec.checker.setting import check_settings, resolved_settings
 from pa_spec.checker.source import read_json
+from pa_spec.contract.configuration import model_tensors
 from pa_spec.state import GroupKind
+
+_IDS = "input_ids"
+_OF_SHAPES = ("graph.shape_contradicts", "graph.node_refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,7 @@ def check_exported_folder(
             # A pipeline's inputs and outputs are spread over its graphs.
             if len(files) == 1 and graph.attention:
                 check_graph(export, graph, blamed)
+    check_slips(decoder)
     return facts
 
 
@@ -91,27 +104,33 @@ def check_graph(export: Export, graph: Graph, blamed: frozenset[str]) -> None:
         actual = f"none, for {len(graph.attention)} PagedAttention nodes"
         place, name = export.root.place("engine"), "dynamic_batching"
         decoder.findings.add("exported.not_dynamic", place, name, actual)
-    if "num_heads" not in blamed:
-        _check_heads(decoder, graph)
+    _check_heads(decoder, graph)
     feed = Feed(decoder, graph)
     pairs = bind_state(decoder, graph, feed, blamed)
     check_paged_geometry(decoder, graph, pairs)
     check_fixed_state(decoder, pairs)
     check_packed_operators(graph, decoder)
-    check_named(decoder, graph, feed, blamed)
-    check_rings(decoder, export.root, graph, blamed)
+    check_layers_read(decoder, graph, blamed)
+    check_named(decoder, graph, feed, blamed | check_places(decoder, graph, blamed))
+    sized = check_rings(decoder, export.root, graph, blamed)
     feed.report(blamed)
     check_graph_numbers(numbers, decoder, graph, blamed)
     if export.captures:
         check_capture(decoder, graph)
     if export.reference is not None:
-        compare_graph(decoder, numbers, graph, export.reference, blamed)
+        spoken = Spoken(blamed, sized)
+        compare_graph(decoder, numbers, graph, export.reference, spoken)
         compare_state(decoder, pairs, export.reference)
 
 
 def _check_heads(decoder: Decoder, graph: Graph) -> None:
-    """Report query heads of the configuration that are not the nodes', where these agree."""
-    counts = {node.attributes.get("num_heads") for node in graph.attention}
+    """Report query heads of the configuration that are not the nodes', where these agree.
+
+    A node with a violation of its own may have the wrong heads itself.
+    """
+    wrong = {each.place.inside for each in decoder.findings if each.place.file == graph.file}
+    nodes = () if decoder.findings.omitted else graph.attention
+    counts = {node.attributes.get("num_heads") for node in nodes if node.place not in wrong}
     num_heads = next(iter(counts)) if len(counts) == 1 else None
     if isinstance(num_heads, int) and decoder.num_heads not in (None, num_heads):
         name, actual = "num_attention_heads", decoder.num_heads
@@ -125,11 +144,22 @@ def _read(folder: Path, file: str, decoder: Decoder) -> tuple[Graph | None, froz
     from pa_spec.checker.graph.reader import read_graph
 
     first = len(list(decoder.findings))
-    graph = read_graph(folder / file, file, decoder.findings)
+    found = Findings()
+    graph = read_graph(folder / file, file, found)
+    is_padded = graph is not None and _has_padded_ids(decoder, graph)
+    # What follows from the rank of the ids is not repeated by shapes.
+    decoder.findings.take(found, without=_OF_SHAPES if is_padded else ())
     if graph is None:
         return None, frozenset()
-    check_nodes(graph, decoder.findings, decoder.block_size)
-    return graph, blamed_tensors(graph, decoder.findings, first)
+    pairing = pair_state(decoder, graph)
+    check_nodes(graph, decoder.findings, decoder.block_size, pairing.cache_outputs())
+    crossed = report_pairing(decoder, graph, pairing, first)
+    return graph, blamed_tensors(graph, decoder.findings, first) | crossed
+
+
+def _has_padded_ids(decoder: Decoder, graph: Graph) -> bool:
+    ids = graph.inputs.get(name_of(decoder, _IDS))
+    return ids is not None and not has_shape_of(model_tensors()[_IDS], ids.tensor.shape)
 
 
 def _counts(graph: Graph, facts: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pa_spec.checker.exported.vocabulary import ModelNumbers
 from pa_spec.checker.exported.window import node_by_layer, window_of
 from pa_spec.checker.finding import Place
 from pa_spec.checker.graph.graph import Graph, GraphNode
-from pa_spec.checker.meaning import NO_WINDOW, LayerKind, LayerMeaning
+from pa_spec.checker.meaning import NO_WINDOW, LayerKind, LayerMeaning, ModelMeaning
 
 _KEY_CACHE, _COS_CACHE, _HEAD_SINK = 3, 8, 11
 _SCALE_TOLERANCE = 1e-3
@@ -29,17 +29,23 @@ class LayerNode:
     node: GraphNode
 
 
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What was reported already. names: of tensors and attributes. windows: layers by their id."""
+
+    names: frozenset[str] = frozenset()
+    windows: frozenset[int] = frozenset()
+
+
 def compare_graph(
     decoder: Decoder,
     numbers: ModelNumbers,
     graph: Graph,
     reference: Reference,
-    blamed: frozenset[str],
+    spoken: Spoken,
 ) -> None:
-    """Report in what the graph's attention nodes differ from the configuration's layers.
-
-    blamed: names that were spoken about already.
-    """
+    """Report in what the graph's attention nodes differ from the configuration's layers."""
+    blamed = spoken.names
     meaning = reference.meaning
     layers = [
         LayerNode(layer_id, meaning.layers[layer_id], node)
@@ -51,10 +57,16 @@ def compare_graph(
     dims = {index: rope.rotary_dim for index, rope in enumerate(meaning.ropes)}
     aspects: tuple[tuple[str, str, Callable[[LayerNode], tuple[object, object]]], ...] = (
         ("exported.heads_differ", "num_heads", lambda each: _heads(each, blamed)),
-        ("exported.window_differs", "local_window_size", lambda each: _window(each, context)),
+        (
+            "exported.window_differs",
+            "local_window_size",
+            lambda each: ("", "") if each.layer_id in spoken.windows else _window(each, context),
+        ),
         ("exported.scale_differs", "scale", _scale),
         ("exported.softcap_differs", "softcap", _softcap),
         ("exported.sink_differs", "head_sink", _sink),
+        ("exported.rotary_differs", "do_rotary", lambda each: _rotates(each, graph)),
+        ("exported.rotary_differs", "rotary_interleaved", lambda each: _pairs(each, meaning)),
         ("exported.rotary_differs", "cos_cache", lambda each: _rotary(each, dims)),
     )
     for kind, name, aspect in aspects:
@@ -158,12 +170,36 @@ def _sink(each: LayerNode) -> tuple[object, object]:
     return words[each.meaning.has_sink], words[has_sink]
 
 
+def _rotates(each: LayerNode, graph: Graph) -> tuple[object, object]:
+    """Compare whether positions are rotated, where no other node can do it for this one."""
+    wanted, actual = each.meaning.rope is not None, each.node.attributes.get("do_rotary") == 1
+    if wanted and not actual and _may_rotate(graph):
+        return "", ""
+    return int(wanted), int(actual)
+
+
+def _may_rotate(graph: Graph) -> bool:
+    """Return whether operators may rotate before attention, or positions come from outside."""
+    names = [name for _, name in graph.operators]
+    return (
+        any("Rotary" in name or name in ("Sin", "Cos") for name in names)
+        or bool(graph.functions)
+        or any("position" in name for name in graph.inputs)
+    )
+
+
+def _pairs(each: LayerNode, meaning: ModelMeaning) -> tuple[object, object]:
+    """Compare which channels are rotated together: neighbours (1) or halves (0)."""
+    if each.meaning.rope is None or each.node.attributes.get("do_rotary") != 1:
+        return "", ""
+    wanted = meaning.ropes[each.meaning.rope].interleaved
+    return int(wanted), int(each.node.attributes.get("rotary_interleaved") == 1)
+
+
 def _rotary(each: LayerNode, dims: Mapping[int, int]) -> tuple[object, object]:
     """Compare the rotated channels, where the node rotates and the table's width is known."""
-    if each.node.attributes.get("do_rotary") != 1:
+    if each.meaning.rope is None or each.node.attributes.get("do_rotary") != 1:
         return "", ""
-    if each.meaning.rope is None:
-        return "no rotary embedding", "do_rotary=1"
     columns = _static(each.node, _COS_CACHE, 1)
     wanted = dims[each.meaning.rope] // 2
     return (wanted, wanted) if columns is None else (f"{wanted} columns", f"{columns} columns")

@@ -9,10 +9,12 @@ from pa_spec.checker.exported.manifest import Manifest, read_manifest
 from pa_spec.checker.exported.section import Section, as_int
 from pa_spec.checker.exported.template import Template, read_templates
 from pa_spec.checker.finding import Findings
-from pa_spec.checker.setting import setting_value
+from pa_spec.checker.setting import is_given, setting_value
 from pa_spec.checker.text import shown
 
 CONFIG_FILE = "genai_config.json"
+
+_REQUIRED = ("filename", "num_hidden_layers", "num_key_value_heads", "head_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,8 @@ class Decoder:
     """A decoder's configuration; None stands for what is not given or was reported as unusable.
 
     section, inputs, outputs: the JSON objects. is_dynamic: the engine's dynamic path is selected.
-    block_size: token slots of a block. templates: usable ones, by binding name.
+    block_size: token slots of a block. templates: usable ones, by binding name. window: the object
+    `sliding_window`.
     """
 
     section: Section
@@ -34,6 +37,7 @@ class Decoder:
     head_size: int | None
     manifest: Manifest
     templates: Mapping[str, Template]
+    window: Section | None = None
 
     @property
     def findings(self) -> Findings:
@@ -43,43 +47,66 @@ class Decoder:
 
 def read_decoder(root: Section) -> Decoder | None:
     """Read `model.decoder`, or report why it cannot be."""
+    root.check_keys("root", required=("model",))
     model = root.section("model")
     if model is None:
         if not root.has("model"):
-            root.missing("model")
+            root.missing("model", "root")
         return None
-    model.check_keys()
+    model.check_keys(required=("decoder", "vocab_size", "context_length"))
     decoder = model.section("decoder")
     if decoder is None:
         if not model.has("decoder"):
             model.missing("decoder")
         return None
-    decoder.check_keys()
+    decoder.check_keys(required=_REQUIRED)
+    _check_unused(decoder)
     inputs, outputs = _names(decoder, "inputs"), _names(decoder, "outputs")
     if inputs is None or outputs is None:
         return None
     is_dynamic = _is_dynamic(root)
     num_layers = _extent(decoder, "num_hidden_layers")
     manifest = read_manifest(decoder, num_layers, is_dynamic=is_dynamic)
-    block_size = setting_value(root.values, "engine.dynamic_batching.block_size")
+    block_size = None
+    if is_given(root.values, "engine.dynamic_batching"):
+        block_size = setting_value(root.values, "engine.dynamic_batching.block_size")
     return Decoder(
         section=decoder,
         inputs=inputs,
         outputs=outputs,
         is_dynamic=is_dynamic,
-        block_size=int(block_size) if is_dynamic and block_size is not None else None,
+        block_size=None if block_size is None else int(block_size),
         num_layers=num_layers,
         num_heads=_extent(decoder, "num_attention_heads", is_required=False),
         kv_num_heads=_extent(decoder, "num_key_value_heads"),
         head_size=_extent(decoder, "head_size"),
         manifest=manifest,
         templates=read_templates(manifest.kinds, inputs, outputs),
+        window=_window(decoder),
     )
 
 
+def _check_unused(decoder: Section) -> None:
+    """Check values that nothing here depends on, as readers do."""
+    decoder.integer("hidden_size")
+    kinds = decoder.items("layer_types") or ()
+    if not all(isinstance(each, str) for each in kinds):
+        decoder.wrong("layer_types", "texts")
+
+
 def _is_dynamic(root: Section) -> bool:
-    engine = root.values.get("engine")
-    return isinstance(engine, Mapping) and "dynamic_batching" in engine
+    """Return whether the dynamic path is selected; V74 spoke about an engine that is no object."""
+    if not root.has("engine"):
+        return False
+    engine = root.values["engine"]
+    return not isinstance(engine, Mapping) or "dynamic_batching" in engine
+
+
+def _window(decoder: Section) -> Section | None:
+    found = decoder.section("sliding_window")
+    if found is not None:
+        found.check_keys()
+    return found
 
 
 def _names(decoder: Section, name: str) -> Section | None:

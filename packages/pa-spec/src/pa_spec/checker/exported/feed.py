@@ -39,7 +39,9 @@ class Feed:
         self._owners = _state_templates(decoder)
         fed = frozenset(_fed_names(decoder))
         others = _other_templates(decoder)
-        self._claims = self._unmatched = 0
+        self._claims = 0
+        # Each name that was unusable may have been one of those that nothing feeds.
+        self._unmatched = sum(name not in graph.inputs for name in _unusable_names(decoder))
         self._unfed = dict.fromkeys(
             name
             for name in graph.inputs
@@ -111,14 +113,25 @@ def _state_templates(decoder: Decoder) -> list[tuple[Template, GroupKind]]:
 def _fed_names(decoder: Decoder) -> set[str]:
     """Return the names of a step's inputs, and of those that keys unknown here name."""
     values: Mapping[str, object] = decoder.inputs.values
-    # A name that is no text was reported; the default one is then as good as named.
+    # A name that is unusable was reported; the default one is then as good as named.
     defaults = {
         row.default
         for key, row in model_tensors().items()
-        if row.direction == "input" and not isinstance(values.get(key), str)
+        if row.direction == "input" and not (isinstance(values.get(key), str) and values[key])
     }
     given = {key: name for key, name in values.items() if key not in _OF_OTHER_STEPS}
     return defaults | {name for name in given.values() if isinstance(name, str)}
+
+
+def _unusable_names(decoder: Decoder) -> list[str]:
+    """Return the default names of a step's inputs whose given ones are no texts, or empty."""
+    values: Mapping[str, object] = decoder.inputs.values
+    return [
+        row.default
+        for key, row in model_tensors().items()
+        if row.direction == "input" and row.default and key in values
+        if not isinstance(values[key], str) or not values[key]
+    ]
 
 
 def _other_templates(decoder: Decoder) -> list[Template]:

@@ -10,6 +10,7 @@ from pa_spec.checker.exported.section import Section
 from pa_spec.checker.exported.shape_text import shape_text, type_text
 from pa_spec.checker.graph.graph import Graph, GraphTensor
 from pa_spec.contract.configuration import ModelTensor, model_tensors
+from pa_spec.inference.shape import SymbolicShape
 
 _EMBEDDINGS = "inputs_embeds"
 _UNKNOWN = "unknown"
@@ -27,7 +28,9 @@ def check_named(decoder: Decoder, graph: Graph, feed: Feed, blamed: frozenset[st
         if found is None:
             _check_absent(decoder, graph, feed, row, is_blamed=name in blamed)
         elif name not in blamed:
-            _check_tensor(decoder, row, found, is_sound=graph.is_sound)
+            # Where shapes contradict themselves, an output's was said to.
+            is_sound = graph.is_sound or row.direction == "input"
+            _check_tensor(decoder, row, found, is_sound=is_sound)
 
 
 def name_of(decoder: Decoder, key: str) -> str:
@@ -48,6 +51,14 @@ def check_names(decoder: Decoder) -> None:
             section.text(key)
 
 
+def check_slips(decoder: Decoder) -> None:
+    """Report names of tensors whose keys are nearly known ones, but none that was missed."""
+    wrong = {each.place.inside for each in decoder.findings if each.id in ("V78", "V79", "V80")}
+    for section in (decoder.inputs, decoder.outputs):
+        missed = [each for each in wrong if each.startswith(f"{section.key}.")]
+        section.check_keys(required={each.rpartition(".")[2] for each in missed})
+
+
 def _section(decoder: Decoder, row: ModelTensor) -> Section:
     return decoder.inputs if row.direction == "input" else decoder.outputs
 
@@ -55,10 +66,7 @@ def _section(decoder: Decoder, row: ModelTensor) -> Section:
 def _check_tensor(
     decoder: Decoder, row: ModelTensor, found: GraphTensor, *, is_sound: bool
 ) -> None:
-    """Check an element type, and the rank where no shape of the graph contradicts itself.
-
-    Where one does, the rank of an input is what contradicts, and that was said.
-    """
+    """Check an element type, and where is_sound the shape."""
     findings, place = decoder.findings, _section(decoder, row).place(row.key)
     words, shape = type_text(found.tensor), found.tensor.shape
     if row.key == "position_ids":
@@ -67,13 +75,23 @@ def _check_tensor(
         elif shape is not None and not _are_positions(shape):
             findings.add("V96", place, found.name, shape_text(shape), case="shape")
     elif row.types:
-        rank = 2 if row.key == "logits" else 1
         if words != _UNKNOWN and found.tensor.element_type not in row.types:
             allowed = " or ".join(each.value for each in row.types)
             findings.add("exported.tensor", place, found.name, words, allowed=allowed)
-        elif is_sound and shape is not None and len(shape) != rank:
+        elif is_sound and not has_shape_of(row, shape):
             actual = shape_text(shape)
             findings.add("exported.tensor", place, found.name, actual, allowed=row.shape)
+
+
+def has_shape_of(row: ModelTensor, shape: SymbolicShape) -> bool:
+    """Return whether a shape may be that of a step's tensor: its rank, and numbers like [3]."""
+    wanted = row.shape.removeprefix("[").partition("]")[0].split(",")
+    if shape is None:
+        return True
+    return len(shape) == len(wanted) and not any(
+        word.strip().isdecimal() and isinstance(extent, int) and extent != int(word)
+        for word, extent in zip(wanted, shape, strict=True)
+    )
 
 
 def _are_positions(shape: Sequence[object]) -> bool:

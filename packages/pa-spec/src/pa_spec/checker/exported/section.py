@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -81,25 +81,40 @@ class Section:
         actual = shown(self.values[name])
         self.findings.add("exported.value", self.place(name), name, actual, case=case, **words)
 
-    def missing(self, name: str) -> None:
-        """Report that a key without which nothing can be checked is not given."""
-        self.findings.add("exported.missing_key", self.place(name), name, "no such key")
+    def missing(self, name: str, row: str = "") -> None:
+        """Report that a key without which nothing can be checked is not given.
 
-    def check_keys(self, row: str = "") -> None:
-        """Report keys that are nearly known ones; others may be a newer reader's."""
+        row: as check_keys takes it; the key may be there under another name.
+        """
+        slips = [slip for slip, meant in self._slips(row).items() if meant == name]
+        actual = f"no such key, but {shown(slips[0])}" if slips else "no such key"
+        self.findings.add("exported.missing_key", self.place(name), name, actual)
+
+    def check_keys(self, row: str = "", required: Container[str] = ()) -> None:
+        """Report keys that are nearly known ones; others may be a newer reader's.
+
+        row: of spec/config/model.toml, where it is not this object's place. required: keys that
+        `missing` reports where they are not given.
+        """
         known = model_objects()[row or self.key].keys
-        unknown = (name for name in self.values if name not in known)
-        for name in islice(unknown, _MOST_COMPARED):
-            suggestion = did_you_mean(name, known)
-            if suggestion and not self._has_suggested(suggestion):
-                place, actual = self.place(name), shown(name) + suggestion
+        for name, meant in self._slips(row).items():
+            if meant not in required:
+                place, actual = self.place(name), f"{shown(name)} (did you mean {meant}?)"
                 allowed = ", ".join(known)
                 self.findings.add("exported.key_slip", place, name, actual, allowed=allowed)
 
-    def _has_suggested(self, suggestion: str) -> bool:
-        """Return whether the key that a suggestion names is given as well: then it is no slip."""
-        known = suggestion.removeprefix(" (did you mean ").removesuffix("?)")
-        return known in self.values
+    def _slips(self, row: str) -> dict[str, str]:
+        """Return unknown keys with the known one that each is nearly, unless that is given too."""
+        name = row or self.key
+        known = model_objects()[name].keys if name in model_objects() else ()
+        unknown = (name for name in self.values if name not in known)
+        found = {}
+        for name in islice(unknown, _MOST_COMPARED):
+            suggestion = did_you_mean(name, known)
+            meant = suggestion.removeprefix(" (did you mean ").removesuffix("?)")
+            if meant and meant not in self.values:
+                found[name] = meant
+        return found
 
 
 def as_int(value: object) -> int | None:

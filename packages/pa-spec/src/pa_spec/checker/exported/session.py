@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import PurePosixPath, PureWindowsPath
 
 from pa_spec.checker.exported.decoder import Decoder
@@ -21,19 +20,17 @@ _CUDA = ("cuda", "cudaexecutionprovider")
 
 def decoder_files(decoder: Decoder) -> tuple[str, ...]:
     """Return the ONNX files that a decoder is in, below the folder; others are reported."""
-    if decoder.section.has("pipeline") and not decoder.section.has("filename"):
-        stages = list(_stages(decoder.section.values["pipeline"]))
-        if len(stages) > _MOST_STAGES:
-            decoder.section.wrong("pipeline", "stages", most=_MOST_STAGES)
-            return ()
+    stages = _read_stages(decoder) if decoder.section.has("pipeline") else ()
+    if stages is None:
+        return ()
+    in_stages = [_file(each) for each in stages]
+    if decoder.section.has("filename") or not decoder.section.has("pipeline"):
+        # Stages beside one graph are checked for what they say, and not read.
+        in_stages = [_file(decoder.section)]
+    elif stages:
         place, actual = decoder.section.place("pipeline"), f"{len(stages)} graphs"
         decoder.findings.add("exported.pipeline", place, "pipeline", actual)
-        sections = [_stage(decoder, each) for each in stages]
-    else:
-        sections = [decoder.section]
-    found = [each.text("filename") for each in sections if _has_file(each)]
-    usable = [each for each in found if each is not None and _is_inside(decoder, each)]
-    return tuple(dict.fromkeys(usable))
+    return tuple(dict.fromkeys(each for each in in_stages if each))
 
 
 def check_session(decoder: Decoder) -> bool:
@@ -76,30 +73,39 @@ def _captures(settings: Section) -> bool:
     return settings.text(_GRAPH) == "1"
 
 
-def _stages(pipeline: object) -> Iterator[object]:
-    """Yield the stages of a pipeline: an object of them, or a list of such objects."""
-    for each in pipeline if isinstance(pipeline, list) else [pipeline]:
-        if isinstance(each, dict):
-            yield from each.values()
-
-
-def _stage(decoder: Decoder, value: object) -> Section:
+def _read_stages(decoder: Decoder) -> list[Section] | None:
+    """Return the stages of a pipeline: an object of them, or a list of such objects."""
     section = decoder.section
-    values = value if isinstance(value, dict) else {}
-    return Section(values, section.place("pipeline").inside, section.file, section.findings)
+    value = section.values["pipeline"]
+    objects = value if isinstance(value, list) else [value]
+    stages = [stage for each in objects if isinstance(each, dict) for stage in each.items()]
+    are_objects = all(isinstance(each, dict) for each in objects)
+    if not are_objects or not all(isinstance(stage, dict) for _, stage in stages):
+        section.wrong("pipeline", "list")
+        return None
+    if len(stages) > _MOST_STAGES or not stages:
+        section.wrong("pipeline", "stages", most=_MOST_STAGES)
+        return None
+    keys = section.place("pipeline").inside
+    return [
+        Section(stage, f"{keys}.{name}", section.file, section.findings) for name, stage in stages
+    ]
 
 
-def _has_file(section: Section) -> bool:
+def _file(section: Section) -> str | None:
+    """Return the file that a decoder or a stage of one is in, if it can be read from the folder."""
     if not section.has("filename"):
-        section.missing("filename")
-    return section.has("filename")
+        section.missing("filename", "model.decoder")
+        return None
+    name = section.text("filename")
+    return name if name is not None and _is_inside(section, name) else None
 
 
-def _is_inside(decoder: Decoder, name: str) -> bool:
+def _is_inside(section: Section, name: str) -> bool:
     paths = (PurePosixPath(name), PureWindowsPath(name))
     is_outside = any(each.anchor or ".." in each.parts for each in paths)
     if is_outside or "\0" in name:
-        place = decoder.section.place("filename")
-        decoder.findings.add("exported.path", place, "filename", shown(name))
+        place = section.place("filename")
+        section.findings.add("exported.path", place, "filename", shown(name))
         return False
     return True

@@ -39,7 +39,9 @@ def read_numbers(root: Section) -> ModelNumbers | None:
     if context is not None and longest is not None and longest > context:
         place = root.place("search.max_length")
         root.findings.add("exported.max_length", place, "max_length", longest, context=context)
-    return ModelNumbers(section, vocab_size, context, _read_eos(section, vocab_size))
+    eos = _read_eos(section, vocab_size)
+    _check_ids(section, vocab_size)
+    return ModelNumbers(section, vocab_size, context, eos)
 
 
 def check_graph_numbers(
@@ -57,21 +59,40 @@ def check_graph_numbers(
         words = {"vocab_size": numbers.vocab_size}
         decoder.findings.add("exported.logits_width", place, "logits", actual, **words)
     context = numbers.context_tokens
-    short = {} if context is None else _short_tables(graph, context)
+    short = {} if context is None else _short_tables(graph, context, blamed)
     for name, rows in short.items():
         place = numbers.section.place("context_length")
         actual = f"{context}, but {name} has {rows} rows"
         decoder.findings.add("exported.rope_rows", place, "context_length", actual, rows=rows)
 
 
-def _short_tables(graph: Graph, context: int) -> dict[str, int]:
+def _short_tables(graph: Graph, context: int, blamed: frozenset[str]) -> dict[str, int]:
     found = {}
     for node in graph.attention:
-        for table in node.inputs[_COS_CACHE : _COS_CACHE + 1]:
+        tables = node.inputs[_COS_CACHE : _COS_CACHE + 2]
+        if any(each is not None and each.name in blamed for each in tables):
+            continue
+        for table in tables[:1]:
             shape = None if table is None else table.tensor.shape
             if table is not None and shape and isinstance(shape[0], int) and shape[0] < context:
                 found[table.name] = shape[0]
     return found
+
+
+def _check_ids(section: Section, vocab_size: int | None) -> None:
+    """Check the ids that begin and pad a sequence; null and -1 stand for none."""
+    for name in ("bos_token_id", "pad_token_id"):
+        value = section.values.get(name)
+        stands_in = name == "pad_token_id" and not section.has("eos_token_id")
+        if value is None or stands_in:
+            continue
+        token_id = as_int(value)
+        if token_id is None:
+            section.wrong(name, "id")
+        elif token_id < -1 or (vocab_size is not None and token_id >= vocab_size):
+            last = "the last token" if vocab_size is None else vocab_size - 1
+            place = section.place(name)
+            section.findings.add("exported.token_id", place, name, shown(value), last=last)
 
 
 def _read_eos(section: Section, vocab_size: int | None) -> tuple[int, ...] | None:

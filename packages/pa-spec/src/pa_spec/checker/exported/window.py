@@ -39,26 +39,30 @@ def node_by_layer(decoder: Decoder, graph: Graph) -> dict[int, GraphNode]:
     return found
 
 
-def check_rings(decoder: Decoder, root: Section, graph: Graph, blamed: frozenset[str]) -> None:
-    """Check what rings need; they are on when the graph takes a table of window blocks."""
+def check_rings(
+    decoder: Decoder, root: Section, graph: Graph, blamed: frozenset[str]
+) -> frozenset[int]:
+    """Check what rings need; they are on when the graph takes a table of window blocks.
+
+    Returns the layers whose windows were reported.
+    """
     windowed = name_of(decoder, "block_table_windowed")
     if windowed not in graph.inputs:
-        return
+        return frozenset()
     if not decoder.section.has(_KEY):
         place = decoder.section.place(_KEY)
         decoder.findings.add("V85", place, _KEY, "no such key", case="window")
-        return
-    section = decoder.section.section(_KEY)
-    if section is None:
-        return
-    section.check_keys()
-    ring = _read_ring(decoder, section)
+        return frozenset()
+    if decoder.window is None:
+        return frozenset()
+    ring = _read_ring(decoder, decoder.window)
     _check_chunk(decoder, root)
-    if ring is not None:
-        nodes = node_by_layer(decoder, graph)
-        if windowed not in blamed:
-            _check_tables(decoder, graph, nodes, ring)
-        _check_windows(decoder, graph, nodes, ring)
+    if ring is None:
+        return frozenset()
+    nodes = node_by_layer(decoder, graph)
+    if windowed not in blamed:
+        _check_tables(decoder, graph, nodes, ring)
+    return _check_windows(decoder, graph, nodes, ring)
 
 
 def _check_chunk(decoder: Decoder, root: Section) -> None:
@@ -134,10 +138,12 @@ def _check_tables(decoder: Decoder, graph: Graph, nodes: dict[int, GraphNode], r
         decoder.findings.add("exported.ring_table", place, "block_table", actual, table=wanted)
 
 
-def _check_windows(decoder: Decoder, graph: Graph, nodes: dict[int, GraphNode], ring: Ring) -> None:
+def _check_windows(
+    decoder: Decoder, graph: Graph, nodes: dict[int, GraphNode], ring: Ring
+) -> frozenset[int]:
     """Check that ring layers see exactly the window that their rings are sized for."""
     if ring.window_size is None:
-        return
+        return frozenset()
     wrong = [
         (layer_id, node)
         for layer_id, node in nodes.items()
@@ -148,6 +154,7 @@ def _check_windows(decoder: Decoder, graph: Graph, nodes: dict[int, GraphNode], 
         actual = f"{window_of(node)}{_layers(wrong)}"
         words = {"window": ring.window_size}
         decoder.findings.add("exported.ring_window", place, "local_window_size", actual, **words)
+    return frozenset(layer_id for layer_id, _ in wrong)
 
 
 def window_of(node: GraphNode) -> int:

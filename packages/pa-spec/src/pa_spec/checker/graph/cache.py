@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import lru_cache
 
 from pa_spec.checker.finding import Findings, Place
@@ -18,11 +18,21 @@ _Key = tuple[tuple[str, ...], str]
 
 
 class CacheBinding:
-    """Checks the caches of one graph's nodes, node by node (V54, graph.cache_shared)."""
+    """Checks the caches of one graph's nodes, node by node (V54, graph.cache_shared).
 
-    def __init__(self, graph: Graph, findings: Findings) -> None:
+    crossed: nodes' places with the cache whose output another one's is, where a configuration says
+    which belong together; its check reports them. None: nothing but the words of names says it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        findings: Findings,
+        crossed: Container[tuple[str, str]] | None = None,
+    ) -> None:
         self._graph = graph
         self._findings = findings
+        self._crossed = crossed
         self._owners: dict[str, tuple[str, GraphNode]] = {}
         self._partners: dict[_Key, str] = {}
         for name in graph.outputs:
@@ -61,6 +71,8 @@ class CacheBinding:
             actual = f"{shown(output)}, which is none"
             self._findings.add("V54", place, f"{name}_out", actual, case="not_output", **values)
             return True
+        if self._crossed is not None:
+            return (node.place, name) in self._crossed
         wanted, found = _key(cache.name), _key(output)
         partner = self._partners.get(wanted, "") if wanted and found and wanted != found else ""
         if partner:

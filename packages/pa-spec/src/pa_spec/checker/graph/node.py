@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.graph.attribute import read_attributes, report_newer_scheme
@@ -33,14 +33,20 @@ _MOST_NAMED = 5
 _HEADS = frozenset(("num_heads", "kv_num_heads"))
 
 
-def check_nodes(graph: Graph, findings: Findings, block_size: int | None) -> None:
+def check_nodes(
+    graph: Graph,
+    findings: Findings,
+    block_size: int | None,
+    crossed: Container[tuple[str, str]] | None = None,
+) -> None:
     """Check every PagedAttention node, and what they need of the graph around them.
 
-    block_size: what a configuration says a block holds, None = unknown.
+    block_size: what a configuration says a block holds, None = unknown. crossed: as CacheBinding
+    takes it.
     """
     _check_model(graph, findings)
     checked = []
-    binding = CacheBinding(graph, findings)
+    binding = CacheBinding(graph, findings, crossed)
     clean: set[Hashable] = set()
     faulty = 0
     for node in graph.attention:
