@@ -55,6 +55,21 @@ CAUSAL = (
 LOGITS = (
     Draft("scale", "an explicit scale", [(2, 2)], [[0]], attributes={"scale": 0.75}),
     Draft(
+        "negative_scale",
+        "the least alike key weighs most",
+        [(2, 2)],
+        [[0]],
+        attributes={"scale": -0.75},
+    ),
+    Draft(
+        "scale_of_zero",
+        "0 is 1 / sqrt(head_size)",
+        [(2, 2)],
+        [[0]],
+        head_size=24,
+        attributes={"scale": 0.0},
+    ),
+    Draft(
         "large_logits",
         "logits whose exponential has no float32",
         [(3, 2)],

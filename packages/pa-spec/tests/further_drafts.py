@@ -197,6 +197,14 @@ SCORES = (
         attributes={"qk_output": 1},
         inputs={"attention_metadata": [1, 3, 0]},
     ),
+    Draft(
+        "scores_beyond_the_table",
+        "a bound above what the table holds is clamped to M * S columns",
+        [(1, 2)],
+        [[1, -1]],
+        attributes={"qk_output": 1},
+        inputs={"attention_metadata": [4096, 100000]},
+    ),
 )
 
 METADATA = (

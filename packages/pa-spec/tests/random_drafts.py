@@ -9,7 +9,8 @@ from attention_cases import Draft, rotary
 from attention_evaluator import Evaluator
 from pa_spec import ElementType
 from pa_spec.conformance.attention import problem_of
-from pa_spec.conformance.problem import Problem, Tolerance
+from pa_spec.conformance.problem import Problem
+from pa_spec.conformance.wanted import Tolerance
 
 NEAR = Tolerance(2e-5, 2e-5)
 
@@ -24,9 +25,9 @@ def random_problem(seed: int) -> Problem:
 def random_draft(seed: int) -> Draft:
     rng = np.random.default_rng(seed)
     is_latent = bool(rng.random() < 0.25)
-    kv_heads = 1 if is_latent else int(rng.integers(1, 3))
+    kv_heads = 1 if is_latent else int(rng.integers(1, 8))
     heads = (kv_heads * int(rng.integers(1, 4)), kv_heads)
-    size = int(rng.choice([8, 16])) if not is_latent else 16
+    size = int(rng.choice([8, 16, 24])) if not is_latent else 16
     rows = [(int(rng.integers(0, 19)), int(rng.integers(0, 5))) for _ in range(rng.integers(1, 4))]
     table, blocks = draw_table(rng, rows)
     inputs: dict[str, Any] = {}
@@ -103,7 +104,7 @@ def prologue(
             inputs[name] = (rng.integers(-8, 9, size) / 8).tolist()
         attributes["qk_norm_epsilon"] = 0.25
     if rng.random() < 0.5:
-        offset = 8 if size == 16 and rng.random() < 0.5 else 0
+        offset = 8 if size > 8 and rng.random() < 0.5 else 0
         inputs |= rotary(40, int(rng.integers(1, (size - offset) // 2 + 1)))
         attributes |= {"do_rotary": 1, "rotary_offset": offset}
         attributes["rotary_interleaved"] = int(rng.integers(2))

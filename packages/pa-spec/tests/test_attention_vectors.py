@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attention_evaluator import Evaluator, rounded_to_float8
-from attention_vectors import TARGET, attention_file
+from attention_vectors import FILES, VECTORS
 from pa_spec import validate, vectors
 from pa_spec.conformance import FEATURES, decode, encode, features_of
 from pa_spec.conformance.attention import attention_problems
@@ -21,8 +21,9 @@ def case_of(name: str) -> Mapping[str, Any]:
     return next(case for case in vectors("attention") if case["id"] == name)
 
 
-def test_the_formulas_alone_give_the_committed_file() -> None:
-    assert TARGET.read_text("utf-8") == vector_text(attention_file())
+@pytest.mark.parametrize("name", FILES)
+def test_the_formulas_alone_give_the_committed_file(name: str) -> None:
+    assert (VECTORS / name).read_text("utf-8") == vector_text(FILES[name]())
 
 
 def test_every_problem_is_a_legal_call() -> None:

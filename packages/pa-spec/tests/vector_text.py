@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 WIDTH = 100
@@ -22,10 +23,28 @@ def _text(value: Any, depth: int) -> str:
     if isinstance(value, dict):
         parts = [f"{json.dumps(key)}: {_text(each, depth + 1)}" for key, each in value.items()]
     else:
-        parts = [_text(each, depth + 1) for each in value]
+        parts = list(_lines(value, depth + 1))
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     body = f",\n{inner}".join(parts)
     return f"{opening}\n{inner}{body}\n{' ' * 2 * depth}{closing}"
+
+
+def _lines(values: list[Any], depth: int) -> Iterator[str]:
+    """Yield a list's lines: one for each value, as many as fit of plain numbers and words."""
+    line: list[str] = []
+    for value in values:
+        text = _text(value, depth)
+        is_plain = not isinstance(value, dict | list)
+        room = WIDTH - 2 * depth - sum(len(each) + 2 for each in line)
+        if line and not (is_plain and len(text) < room):
+            yield ", ".join(line)
+            line = []
+        line.append(text)
+        if not is_plain:
+            yield text
+            line = []
+    if line:
+        yield ", ".join(line)
 
 
 def _compact(value: Any) -> str:

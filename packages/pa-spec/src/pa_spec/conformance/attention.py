@@ -1,8 +1,8 @@
-"""The golden problems of spec/vectors/attention.json."""
+"""The golden problems of spec/vectors/attention.json and attention_sizes.json."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -13,13 +13,12 @@ from pa_spec.conformance.call import OperatorCall, signature_of
 from pa_spec.conformance.element import Array, encode
 from pa_spec.conformance.problem import (
     CACHES,
-    EXACT,
     Expected,
     Fill,
     Problem,
-    Tolerance,
     filled_cache,
 )
+from pa_spec.conformance.wanted import EXACT, Tolerance, Wanted, Written, drawn, whole, written
 from pa_spec.contract.data import document
 from pa_spec.element_type import ElementType
 from pa_spec.operator import PagedAttentionAttributes, PagedAttentionInputs
@@ -43,28 +42,32 @@ _INDEX_INPUTS = frozenset(
 @cache
 def attention_problems() -> tuple[Problem, ...]:
     """Return every golden problem once for each element type that it is meant for."""
-    file = document("vectors/attention.json")
+    return (*_problems("attention"), *_problems("attention_sizes"))
+
+
+def _problems(name: str) -> Iterator[Problem]:
+    file = document(f"vectors/{name}.json")
     tolerances = {
         row["element_type"]: Tolerance(row["absolute"], row["relative"])
         for row in file["tolerances"]
     }
-    return tuple(
-        problem_of(case, ElementType(name), tolerances[name])
-        for case in file["cases"]
-        for name in case["element_types"]
-    )
+    for case in file["cases"]:
+        for each in case["element_types"]:
+            yield problem_of(case, ElementType(each), tolerances[each], name)
 
 
-def problem_of(case: Case, element_type: ElementType, near: Tolerance) -> Problem:
-    """Return one golden problem in one element type of queries."""
+def problem_of(
+    case: Case, element_type: ElementType, near: Tolerance, area: str = "attention"
+) -> Problem:
+    """Return one golden problem in one element type of queries; area: first part of its id."""
     expected = case["expected"]
     return Problem(
-        f"attention/{case['id']}/{element_type.value}",
+        f"{area}/{case['id']}/{element_type.value}",
         cache(partial(_build, case, element_type)),
         Expected(
-            output=_numbers(expected["output"]),
-            output_qk=_numbers(expected["output_qk"]) if "output_qk" in expected else None,
-            slots={name: _slots(expected.get(name, {})) for name in CACHES},
+            output=_wanted(expected["output"]),
+            output_qk=_wanted(expected["output_qk"]) if "output_qk" in expected else None,
+            slots={name: _written(case, name) for name in CACHES},
             near=near,
             stored=near if case["rounds"] else EXACT,
         ),
@@ -81,8 +84,7 @@ def _build(case: Case, element_type: ElementType, fill: Fill) -> OperatorCall:
         given = case.get(name)
         if given is not None:
             types[name] = ElementType(given.get("element_type", element_type.value))
-            slots = _slots(given["slots"])
-            arrays[name] = filled_cache(tuple(given["shape"]), types[name], slots, fill)
+            arrays[name] = filled_cache(tuple(given["shape"]), types[name], _held(given), fill)
     if case.get("is_strided"):
         arrays.update(_as_slices({name: arrays[name] for name in ("query", "key", "value")}))
     for name in ("key", "value", "value_cache"):
@@ -103,10 +105,36 @@ def _type_of(name: str, element_type: ElementType) -> ElementType:
 
 
 def _numbers(values: Any) -> Float64Array:
-    """Read nested lists, in which "nan", "inf" and "-inf" are words, or the shape of an empty."""
+    """Read nested lists, in which "nan", "inf" and "-inf" are words, or a shape: drawn or empty."""
     if isinstance(values, dict):
-        return np.zeros(values["shape"])
+        return drawn(values["shape"], values.get("drawn", 0))
     return np.array(values, np.float64)
+
+
+def _wanted(values: Any) -> Wanted:
+    if isinstance(values, dict) and "step" in values:
+        return Wanted(tuple(values["shape"]), _numbers(values["values"]), values["step"])
+    return whole(_numbers(values))
+
+
+def _written(case: Case, name: str) -> Written:
+    values = case["expected"].get(name, {})
+    if "step" not in values:
+        return written(_slots(values))
+    shape = (len(values["slots"]), *case[name]["shape"][2:])
+    return Written(
+        tuple(values["slots"]), Wanted(shape, _numbers(values["values"]), values["step"])
+    )
+
+
+def _held(given: Mapping[str, Any]) -> Mapping[int, Float64Array]:
+    """Return the slots of a cache that hold a token; drawn int8 codes are the numbers times 8."""
+    if "drawn" not in given:
+        return _slots(given["slots"])
+    blocks, size, *heads = given["shape"]
+    contents = drawn((blocks * size, *heads), given["drawn"])
+    contents = contents * 8 if given.get("element_type") == ElementType.INT8.value else contents
+    return {slot: contents[slot] for first, end in given["runs"] for slot in range(first, end)}
 
 
 def _slots(slots: Mapping[str, Any]) -> dict[int, Float64Array]:

@@ -11,8 +11,9 @@ import numpy as np
 from pa_spec.arrays import Float64Array
 from pa_spec.conformance.call import Operator, OperatorCall
 from pa_spec.conformance.declaration import Declaration
-from pa_spec.conformance.element import Array, decode, encode, is_integer, storage_dtype
+from pa_spec.conformance.element import Array, encode, is_integer
 from pa_spec.conformance.report import CaseResult, CaseStatus, Reason
+from pa_spec.conformance.wanted import EXACT, Tolerance, Wanted, Written
 from pa_spec.element_type import ElementType
 from pa_spec.operator import CallSignature, PagedAttentionInputs, PagedAttentionOutputs
 
@@ -27,27 +28,16 @@ class Fill(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tolerance:
-    """absolute + relative * |expected|."""
-
-    absolute: float
-    relative: float
-
-
-EXACT = Tolerance(0.0, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
 class Expected:
     """Results of a call. None: not compared.
 
-    output: [T, H*Dv]. output_qk: [H, T, context]. slots: by cache, the slots [K, D] that the call
-    writes; every other slot keeps its bits. near, stored: tolerances of outputs and of slots.
+    output: [T, H*Dv]. output_qk: [H, T, context]. slots: by cache, what the call writes; every
+    other slot keeps its bits. near, stored: tolerances of outputs and of slots.
     """
 
-    output: Float64Array | None
-    output_qk: Float64Array | None
-    slots: Mapping[str, Mapping[int, Float64Array]]
+    output: Wanted | None
+    output_qk: Wanted | None
+    slots: Mapping[str, Written]
     near: Tolerance
     stored: Tolerance = EXACT
 
@@ -116,9 +106,9 @@ class Problem:
         )
         for reason, name, actual, wanted, element_type in compared:
             if wanted is not None:
-                said = _array_difference(name, actual, wanted, element_type, expected.near)
+                said = wanted.difference(actual, element_type, expected.near)
                 if said:
-                    yield reason, said
+                    yield reason, f"{name}{said}"
         for name in CACHES:
             if getattr(before.inputs, name) is not None:
                 yield from self._cache_differences(name, before, after)
@@ -131,15 +121,15 @@ class Problem:
         new: Array = getattr(after.inputs, name)
         element_type = before.element_type(name)
         old, new = (each.reshape(-1, *each.shape[2:]) for each in (old, new))
-        slots = self.expected.slots[name]
-        for slot, wanted in slots.items():
-            place = f"{name}, slot {slot}"
-            said = _array_difference(place, new[slot], wanted, element_type, self.expected.stored)
+        written = self.expected.slots[name]
+        if written.wanted is not None:
+            held, slots = new[list(written.slots)], written.slots
+            said = written.wanted.difference(held, element_type, self.expected.stored, slots)
             if said:
-                yield Reason.STORED, said
-                break
+                yield Reason.STORED, f"{name}{said}"
         same = _same_slots(old, new)
-        touched = [each for each in np.flatnonzero(~same).tolist() if each not in slots]
+        same[list(written.slots)] = True
+        touched = np.flatnonzero(~same).tolist()
         if touched:
             yield Reason.TOUCHED, f"{name}: slots {touched[:8]} changed"
 
@@ -155,45 +145,10 @@ def filled_cache(
     Numbers without a NaN are marked with the largest instead.
     """
     mark = 127.0 if is_integer(element_type) else np.nan
-    flat = encode(
-        np.full((shape[0] * shape[1], *shape[2:]), mark if fill is Fill.MARK else 0.0), element_type
-    )
+    flat = np.full((shape[0] * shape[1], *shape[2:]), mark if fill is Fill.MARK else 0.0)
     for slot, values in slots.items():
-        flat[slot] = encode(values, element_type)
-    return flat.reshape(shape)
-
-
-def _array_difference(
-    name: str,
-    actual: Array | None,
-    wanted: Float64Array,
-    element_type: ElementType,
-    tolerance: Tolerance,
-) -> str:
-    """Return the first difference, "" when there is none."""
-    dtype = storage_dtype(element_type)
-    if not isinstance(actual, np.ndarray) or actual.dtype != dtype or actual.shape != wanted.shape:
-        found = (
-            f"{actual.dtype} {list(actual.shape)}"
-            if isinstance(actual, np.ndarray)
-            else type(actual).__name__
-        )
-        return f"{name}: expected an array {dtype} {list(wanted.shape)}, got {found}"
-    numbers = decode(actual, element_type)
-    # What the element type cannot hold is no difference: both sides are rounded alike.
-    rounded = decode(encode(wanted, element_type), element_type)
-    with np.errstate(invalid="ignore"):
-        distance = np.abs(numbers - rounded)
-        near = distance <= tolerance.absolute + tolerance.relative * np.abs(rounded)
-    same = (numbers == rounded) | (np.isnan(numbers) & np.isnan(rounded))
-    wrong = np.argwhere(~(same | (near & np.isfinite(rounded))))
-    if not len(wrong):
-        return ""
-    place = tuple(wrong[0].tolist())
-    return (
-        f"{name}{list(place)}: expected {rounded[place]:.6g}, got {numbers[place]:.6g} "
-        f"({len(wrong)} of {numbers.size} differ)"
-    )
+        flat[slot] = values
+    return encode(flat, element_type).reshape(shape)
 
 
 def _same_slots(old: Array, new: Array) -> Array:

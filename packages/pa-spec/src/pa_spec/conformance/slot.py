@@ -13,12 +13,12 @@ from pa_spec.conformance.call import OperatorCall, signature_of
 from pa_spec.conformance.element import Array, decode, encode
 from pa_spec.conformance.problem import (
     CACHES,
-    EXACT,
     Expected,
     Fill,
     Problem,
     filled_cache,
 )
+from pa_spec.conformance.wanted import EXACT, written
 from pa_spec.contract.vector import vectors
 from pa_spec.element_type import ElementType
 from pa_spec.operator import PagedAttentionAttributes, PagedAttentionInputs
@@ -55,7 +55,7 @@ def quantization_problems() -> tuple[Problem, ...]:
 def _placing(case: Mapping[str, Any], element_type: ElementType) -> Problem:
     marks = np.repeat(np.arange(1.0, len(case["slots"]) + 1)[:, None], _WIDTH, axis=1)
     placed = zip(case["slots"], marks, strict=True)
-    slots = {slot: mark[None, :] for slot, mark in placed if slot >= 0}
+    slots = written({slot: mark[None, :] for slot, mark in placed if slot >= 0})
     return Problem(
         f"derived_slots/{case['id']}/{element_type.value}",
         cache(partial(_marked_call, case, marks, element_type)),
@@ -64,7 +64,7 @@ def _placing(case: Mapping[str, Any], element_type: ElementType) -> Problem:
 
 
 def _rounding(case: Mapping[str, Any], element_type: ElementType) -> Problem:
-    slots = {0: np.array([case["stored"]], np.float64)}
+    slots = written({0: np.array([case["stored"]], np.float64)})
     numbers = np.array([case["values"]], np.float64)
     return Problem(
         f"quantization_rounding/{case['id']}/{element_type.value}",
