@@ -71,8 +71,8 @@ def test_every_layout_is_compared_with_transformers(root: Path) -> None:
     data = tomllib.loads((root / "spec" / "models" / "tensors.toml").read_text("utf-8"))
     known = {model_type for layout in data["layout"] for model_type in layout["model_types"]}
 
-    # lfm2_moe has no resolver; kimi_k2 is deepseek_v3 under a name that transformers has not.
-    assert {model_type for model_type, _ in CASES} == known - {"lfm2_moe", "kimi_k2"}
+    # kimi_k2 is deepseek_v3 under a name that transformers has not.
+    assert {model_type for model_type, _ in CASES} == known - {"kimi_k2"}
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,8 @@ class TensorGroup:
         is_needed = UNKNOWN not in truths
         if row.optional and sizes.value(row.optional, layer) is not False:
             is_needed = False
-        shape = tuple(sizes.extent(each.strip(), layer) for each in row.shape.split(","))
+        extents = [each.strip() for each in row.shape.split(",")] if row.shape else []
+        shape = tuple(sizes.extent(each, layer) for each in extents)
         name = self.pattern.replace("{layer}", str(layer))
         if not row.count:
             yield ExpectedTensor(name, shape, row.role, is_needed)
