@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pa_spec.checker import Report
 from pa_spec.checker.check import check_model
+from pa_spec.checker.huggingface.weights.header_entry import BITS
 from safetensors_writer import LLAMA, header_of, llama_shapes, write_folder, write_header
 
 LAYER = "model.layers.1"
@@ -178,19 +181,68 @@ def test_left_overs_of_old_exports_are_not_remarked_on(tmp_path: Path) -> None:
     assert ids(check_with(tmp_path, shapes)) == []
 
 
-def test_weights_of_several_types_are_remarked_on(tmp_path: Path) -> None:
+def stored_as(tmp_path: Path, changes: Mapping[str, str], **shapes: tuple[int, ...]) -> Report:
+    """Check a folder whose tensors of some names have other types; shapes: further tensors."""
     folder = write_folder(tmp_path / "m")
-    header = header_of(without("model.norm.weight"))
-    end = max(each["data_offsets"][1] for each in header.values())
-    header["model.norm.weight"] = {
-        "dtype": "F32",
-        "shape": [32],
-        "data_offsets": [end, end + 128],
-    }
+    header, begin = header_of(llama_shapes() | shapes), 0
+    for name, entry in header.items():
+        entry["dtype"] = changes.get(name, "F16")
+        end = begin + prod(entry["shape"]) * BITS[entry["dtype"]] // 8
+        entry["data_offsets"] = [begin, end]
+        begin = end
     write_header(folder / "model.safetensors", header)
+    return check_model(folder)
 
-    expected = "expected one floating-point type, got F16 (54144 bytes), F32 (128 bytes)"
-    assert said(check_model(folder)) == f"element types: {expected} (weights.mixed_types)"
+
+@pytest.mark.parametrize(
+    ("name", "element_type", "actual"),
+    [
+        (f"{LAYER}.self_attn.k_proj.weight", "F32", "F16 (53184 bytes), F32 (2048 bytes)"),
+        (f"{LAYER}.self_attn.k_proj.weight", "BF16", "F16 (53184 bytes), BF16 (1024 bytes)"),
+        ("model.norm.weight", "BF16", "F16 (54144 bytes), BF16 (64 bytes)"),
+        ("model.norm.weight", "F64", "F16 (54144 bytes), F64 (256 bytes)"),
+    ],
+)
+def test_weights_of_several_types_are_remarked_on(
+    tmp_path: Path, name: str, element_type: str, actual: str
+) -> None:
+    report = stored_as(tmp_path, {name: element_type})
+
+    expected = f"element types: expected one floating-point type, got {actual}"
+    assert said(report) == f"{expected} (weights.mixed_types)"
+
+
+def test_one_matrix_of_another_type_is_not_hidden_by_vectors(tmp_path: Path) -> None:
+    mixed = ["model.norm.weight", f"{LAYER}.mlp.up_proj.weight"]
+
+    report = stored_as(tmp_path, dict.fromkeys(mixed, "F32"))
+
+    assert ids(report) == ["weights.mixed_types"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("model.norm.weight", (32,)),
+        (f"{LAYER}.self_attn.rotary_emb.inv_freq", (4,)),
+        ("other.A_log", (1, 16, 1)),
+        ("other.D", ()),
+        ("other.mlp.gate.weight", (8, 32)),
+        ("other.block_sparse_moe.gate.e_score_correction_bias", (8,)),
+    ],
+)
+def test_vectors_and_routers_in_float32_are_usual(
+    tmp_path: Path, name: str, shape: tuple[int, ...]
+) -> None:
+    assert ids(stored_as(tmp_path, {name: "F32"}, **{name: shape})) == []
+
+
+def test_half_vectors_beside_float32_weights_are_remarked_on(tmp_path: Path) -> None:
+    wide = dict.fromkeys(llama_shapes(), "F32") | {"model.norm.weight": "F16"}
+
+    found = ids(stored_as(tmp_path, wide))
+
+    assert found == ["weights.mixed_types", "weights.type_differs"]
 
 
 def test_type_other_than_the_configured_is_remarked_on(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pa_spec.checker.huggingface.weights.expected_tensor import (
     TensorGroup,
     tensor_groups,
 )
-from pa_spec.checker.huggingface.weights.header_entry import listed
+from pa_spec.checker.huggingface.weights.header_entry import StoredTensor, listed
 from pa_spec.checker.huggingface.weights.stored_weights import StoredWeights
 from pa_spec.checker.huggingface.weights.tensor_layout import (
     TensorLayout,
@@ -28,6 +28,15 @@ from pa_spec.checker.text import printable, shortened
 FLOATING = ("F64", "F32", "F16", "BF16")
 MAX_MISSING = 1000
 """Missing tensors of one kind that are counted; a configuration can claim any number."""
+
+_CHOOSING = (
+    ".gate.weight",
+    ".router.weight",
+    ".router.layer.weight",
+    ".router.proj.weight",
+    ".indexer.weights_proj.weight",
+)
+"""Ends of the names of matrices by which experts or positions are chosen."""
 
 _NUMBER = re.compile(r"\d{1,9}")
 
@@ -176,17 +185,31 @@ def check_types(stored: StoredWeights, configured: str, findings: Findings) -> N
     configured: the format's spelling, "" = the configuration does not say.
     """
     sizes: Counter[str] = Counter()
-    for tensor in stored.tensors.values():
+    precise_bytes = 0
+    for name, tensor in stored.tensors.items():
         if tensor.element_type in FLOATING:
             sizes[tensor.element_type] += tensor.num_bytes
+            if _may_be_precise(name, tensor):
+                precise_bytes += tensor.num_bytes
     if not sizes:
         return
     (main, _), *others = sizes.most_common()
+    if main in {"F16", "BF16"} and sizes["F32"] == precise_bytes:
+        others = [(kind, size) for kind, size in others if kind != "F32"]
     if others:
         actual = ", ".join(f"{kind} ({size} bytes)" for kind, size in sizes.most_common())
         findings.add("weights.mixed_types", Place(), "element types", actual)
     if configured and main != configured:
         findings.add("weights.type_differs", Place(), "weights", main, element_type=configured)
+
+
+def _may_be_precise(name: str, tensor: StoredTensor) -> bool:
+    """Return whether a tensor is one that sound checkpoints keep in float32 beside half types.
+
+    Vectors (norms, biases, decays of a state) and what chooses: a rounded choice is another one.
+    """
+    is_vector = sum(extent > 1 for extent in tensor.shape) < 2
+    return tensor.element_type == "F32" and (is_vector or name.endswith(_CHOOSING))
 
 
 def _fits(shape: Iterable[int], expected: Iterable[int | None]) -> bool:
