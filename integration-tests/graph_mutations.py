@@ -122,7 +122,7 @@ GRAPH_INPUTS = (
     ),
     broken(
         "padded ids",
-        "graph.shape_contradicts",
+        "exported.tensor",
         shaped("input_ids", dims=("batch_size", "sequence_length")),
     ),
     broken("input_ids of int32", "exported.tensor", typed("input_ids", kind=I32)),
@@ -145,7 +145,7 @@ GRAPH_INPUTS = (
     ),
     broken("constant metadata", "graph.metadata_not_input", _constant_metadata),
     broken("metadata of four", "V51", shaped("attention_metadata", dims=(4,))),
-    broken("metadata of two", "", shaped("attention_metadata", dims=(2,))),
+    broken("metadata of two", "exported.tensor", shaped("attention_metadata", dims=(2,))),
     broken(
         "no metadata", "graph.no_metadata", all_of(_no_metadata, drop_edge("attention_metadata"))
     ),

@@ -16,7 +16,9 @@ from pathlib import Path
 import config_mutations as config
 import graph_mutations as graph
 import onnx
+import pairing_mutations as pairing
 import pytest
+import slip_mutations
 from export_mutation import ExportedModel, Mutation, ids_of
 from exported_folder import export, save_random_model, save_small_model
 from pa_spec import Severity
@@ -37,10 +39,22 @@ SMALL = {
     "search": config.SEARCH_KEYS,
     "model": config.MODEL_KEYS,
     "session": config.SESSION_KEYS,
+    "pairs": pairing.PAIRS,
+    "places": pairing.PLACES,
+    "layers": pairing.LAYERS,
+    "slips": slip_mutations.SLIPS,
 }
-RANDOM = {"qwen2_windows": config.RINGS, "qwen3_5": config.STATES, "llama": config.QUANTIZED}
+RANDOM = {
+    "qwen2_windows": (*config.RINGS, *(each.compared() for each in pairing.WINDOWS)),
+    "qwen3_5": (*config.STATES, *pairing.RECURRENT),
+    "llama": config.QUANTIZED,
+    "lfm2": pairing.CONVOLUTION,
+}
 """Mutations of random models; llama with int8 caches."""
 
+
+COMPARED = (*config.COMPARED, *pairing.ROTARY)
+"""Mutations that only a comparison with the model's own configuration shows."""
 
 SCALES = '{"scales": {"k_scales": [[0.05], [0.05], [0.05]], "v_scales": [[0.05], [0.05], [0.05]]}}'
 
@@ -149,7 +163,7 @@ def test_a_mutation_is_reported_by_its_ids_and_no_others(
     assert ids_of(report) == mutation.expected, [str(each) for each in report.findings]
 
 
-@pytest.mark.parametrize("mutation", named({"compared": config.COMPARED}))
+@pytest.mark.parametrize("mutation", named({"compared": COMPARED}))
 def test_a_difference_from_the_model_itself_is_reported(
     small: ExportedModel, tmp_path: Path, mutation: Mutation
 ) -> None:
@@ -180,7 +194,7 @@ def test_a_mutation_of_windows_and_fixed_state_is_reported_by_its_ids(
 def test_the_mutations_are_many_and_of_many_rules() -> None:
     every = [
         *chain.from_iterable(SMALL.values()),
-        *config.COMPARED,
+        *COMPARED,
         *chain.from_iterable(RANDOM.values()),
     ]
     reported = {each for mutation in every for each in mutation.expected}

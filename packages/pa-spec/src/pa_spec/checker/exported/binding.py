@@ -167,7 +167,9 @@ def _report_absent(binding: _Binding, template: Template, names: Sequence[str], 
         return
     place = Place(binding.decoder.section.file, template.key)
     others = f", nor are {len(names) - 1} more of {template.text}" if len(names) > 1 else ""
-    actual = f"no such {case}{others}"
+    section = binding.decoder.inputs if case == "input" else binding.decoder.outputs
+    hint = section.hint(template.key.rpartition(".")[2])
+    actual = f"no such {case}{others}{hint}"
     binding.decoder.findings.add("V80", place, names[0], actual, case=case)
 
 

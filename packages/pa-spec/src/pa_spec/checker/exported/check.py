@@ -82,7 +82,7 @@ def check_exported_folder(
             # A pipeline's inputs and outputs are spread over its graphs.
             if len(files) == 1 and graph.attention:
                 check_graph(export, graph, blamed)
-    check_slips(decoder)
+    check_slips(decoder, export.root)
     return facts
 
 
@@ -101,7 +101,8 @@ def check_graph(export: Export, graph: Graph, blamed: frozenset[str]) -> None:
     """Check a configuration against the graph it names; blamed: names spoken about already."""
     decoder, numbers = export.decoder, export.numbers
     if not decoder.is_dynamic and not decoder.manifest.kinds - {GroupKind.PAGED_KV}:
-        actual = f"none, for {len(graph.attention)} PagedAttention nodes"
+        hint = export.root.hint("engine", "root")
+        actual = f"none, for {len(graph.attention)} PagedAttention nodes{hint}"
         place, name = export.root.place("engine"), "dynamic_batching"
         decoder.findings.add("exported.not_dynamic", place, name, actual)
     _check_heads(decoder, graph)
@@ -111,7 +112,7 @@ def check_graph(export: Export, graph: Graph, blamed: frozenset[str]) -> None:
     check_fixed_state(decoder, pairs)
     check_packed_operators(graph, decoder)
     check_layers_read(decoder, graph, blamed)
-    check_named(decoder, graph, feed, blamed | check_places(decoder, graph, blamed))
+    check_named(decoder, graph, feed, blamed | check_places(decoder, graph, feed, blamed))
     sized = check_rings(decoder, export.root, graph, blamed)
     feed.report(blamed)
     check_graph_numbers(numbers, decoder, graph, blamed)

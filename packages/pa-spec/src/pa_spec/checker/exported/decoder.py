@@ -47,7 +47,6 @@ class Decoder:
 
 def read_decoder(root: Section) -> Decoder | None:
     """Read `model.decoder`, or report why it cannot be."""
-    root.check_keys("root", required=("model",))
     model = root.section("model")
     if model is None:
         if not root.has("model"):

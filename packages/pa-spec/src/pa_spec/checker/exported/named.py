@@ -14,6 +14,7 @@ from pa_spec.inference.shape import SymbolicShape
 
 _EMBEDDINGS = "inputs_embeds"
 _UNKNOWN = "unknown"
+_MISSED = ("V78", "V79", "V80", "exported.not_dynamic")
 
 
 def check_named(decoder: Decoder, graph: Graph, feed: Feed, blamed: frozenset[str]) -> None:
@@ -51,12 +52,16 @@ def check_names(decoder: Decoder) -> None:
             section.text(key)
 
 
-def check_slips(decoder: Decoder) -> None:
-    """Report names of tensors whose keys are nearly known ones, but none that was missed."""
-    wrong = {each.place.inside for each in decoder.findings if each.id in ("V78", "V79", "V80")}
+def check_slips(decoder: Decoder, root: Section) -> None:
+    """Report keys of the file, and of names of tensors, that are nearly known ones.
+
+    One whose value was missed elsewhere was reported there.
+    """
+    missed = {each.place.inside for each in decoder.findings if each.id in _MISSED}
+    root.check_keys("root", required=missed)
     for section in (decoder.inputs, decoder.outputs):
-        missed = [each for each in wrong if each.startswith(f"{section.key}.")]
-        section.check_keys(required={each.rpartition(".")[2] for each in missed})
+        inside = [each for each in missed if each.startswith(f"{section.key}.")]
+        section.check_keys(required={each.rpartition(".")[2] for each in inside})
 
 
 def _section(decoder: Decoder, row: ModelTensor) -> Section:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pa_spec.checker.exported.decoder import Decoder
+from pa_spec.checker.exported.feed import Feed
 from pa_spec.checker.exported.named import name_of
 from pa_spec.checker.finding import Place
 from pa_spec.checker.graph.graph import Graph, TensorSource
@@ -24,10 +25,13 @@ _KEY_CACHE = 3
 _MOST_NAMED = 10
 
 
-def check_places(decoder: Decoder, graph: Graph, blamed: frozenset[str]) -> frozenset[str]:
+def check_places(
+    decoder: Decoder, graph: Graph, feed: Feed, blamed: frozenset[str]
+) -> frozenset[str]:
     """Report tensors of a step that all nodes read as another input; return their names.
 
-    blamed: names that were spoken about already. Two that are exchanged are one mistake.
+    feed: the tensor that was meant leaves it. blamed: names that were spoken about already. Two
+    that are exchanged are one mistake.
     """
     read = _inputs_read(graph)
     exchanged: set[tuple[str, str]] = set()
@@ -38,6 +42,9 @@ def check_places(decoder: Decoder, graph: Graph, blamed: frozenset[str]) -> froz
         if not places or wanted in places or name in blamed:
             continue
         found.add(name)
+        for other, others in read.items():
+            if wanted in others:
+                feed.take(other)
         if (places[0], wanted) in exchanged:
             continue
         exchanged.add((wanted, places[0]))

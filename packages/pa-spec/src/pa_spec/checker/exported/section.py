@@ -86,9 +86,13 @@ class Section:
 
         row: as check_keys takes it; the key may be there under another name.
         """
-        slips = [slip for slip, meant in self._slips(row).items() if meant == name]
-        actual = f"no such key, but {shown(slips[0])}" if slips else "no such key"
+        actual = "no such key" + self.hint(name, row)
         self.findings.add("exported.missing_key", self.place(name), name, actual)
+
+    def hint(self, name: str, row: str = "") -> str:
+        """Return words about a key that is nearly one that is not given, "" when there is none."""
+        slips = [slip for slip, meant in self._slips(row).items() if meant == name]
+        return f", but {shown(slips[0])}" if slips else ""
 
     def check_keys(self, row: str = "", required: Container[str] = ()) -> None:
         """Report keys that are nearly known ones; others may be a newer reader's.
