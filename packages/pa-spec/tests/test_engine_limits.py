@@ -173,3 +173,62 @@ def test_any_values_are_checked_without_an_exception(document: Any) -> None:
 
     assert all(str(each) for each in findings)
     assert all(isinstance(each, str) for each in facts.values())
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (
+            {"num_blocks": 4, "block_size": 16, "max_session_tokens": 65},
+            [
+                (
+                    "max_session_tokens: max_session_tokens: expected at most 64, the tokens that "
+                    "4 blocks of 16 hold, got 65 (engine.session_above_pool)"
+                )
+            ],
+        ),
+        ({"num_blocks": 4, "block_size": 16, "max_session_tokens": 64}, []),
+        (
+            dynamic(num_blocks=4, block_size=16) | {"search": {"max_length": 65}},
+            [
+                (
+                    "search.max_length: max_length: expected at most 64, the tokens that "
+                    "4 blocks of 16 hold, got 65 (engine.session_above_pool)"
+                )
+            ],
+        ),
+        ({"block_size": 16, "max_session_tokens": 65}, []),
+        ({"num_blocks": 4, "block_size": 16}, []),
+    ],
+)
+def test_sequence_longer_than_the_pool_is_noted(
+    tmp_path: Path, document: object, expected: list[str]
+) -> None:
+    assert found_in(check_json(tmp_path, document)) == expected
+
+
+@pytest.mark.parametrize(
+    ("document", "most"),
+    [
+        ({"search": {"min_length": 11, "max_length": 10}}, "search.max_length = 10"),
+        ({"search": {"min_length": 11}, "max_session_tokens": 10}, "max_session_tokens = 10"),
+        ({"search": {"min_length": 10, "max_length": 10}}, ""),
+        ({"search": {"min_length": 11, "max_length": 0}}, ""),
+        ({"search": {"min_length": 11}}, ""),
+    ],
+)
+def test_minimum_above_the_whole_sequence_is_reported(
+    tmp_path: Path, document: object, most: str
+) -> None:
+    message = (
+        f"search.min_length: min_length: expected at most {most}, got 11 (engine.min_above_max)"
+    )
+
+    assert found_in(check_json(tmp_path, document)) == ([message] if most else [])
+
+
+@pytest.mark.parametrize(("value", "shown"), [(-3, "unset"), (0, "unset"), (3, "3")])
+def test_chunk_size_is_shown_as_what_it_does(tmp_path: Path, value: int, shown: str) -> None:
+    report = check_json(tmp_path, {"search": {"chunk_size": value}})
+
+    assert report.facts["chunk_size"] == f"{shown} (search.chunk_size)"

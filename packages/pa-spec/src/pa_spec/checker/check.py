@@ -8,14 +8,22 @@ from pathlib import Path
 from typing import assert_never
 
 from pa_spec.checker.capacity import Capacity, capacity_of
+from pa_spec.checker.engine_file import OBJECTS
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.meaning import ModelMeaning
 from pa_spec.checker.report import CheckOptions, Report, TargetKind
 from pa_spec.checker.serving import backends_of
+from pa_spec.checker.setting import check_settings, resolved_settings
 from pa_spec.checker.target import Target, find_target
 from pa_spec.errors import InputUnusable
 
 _DEFAULTS = CheckOptions()
+_KINDS = {
+    TargetKind.ONNX_FILE: "an ONNX file",
+    TargetKind.EXPORTED_FOLDER: "an exported model",
+    TargetKind.HUGGINGFACE_FOLDER: "a Hugging Face model",
+    TargetKind.ENGINE_CONFIGURATION: "an engine configuration",
+}
 
 Answer = tuple[Mapping[str, str], ModelMeaning | None]
 """What was looked at, in words, and what a configuration resolves to."""
@@ -27,11 +35,12 @@ def check_model(path: str | Path, options: CheckOptions = _DEFAULTS) -> Report:
     path: an ONNX file; a folder with genai_config.json, with config.json or with one ONNX file;
     one of these files; or an engine configuration (.json, .toml). Weights are never read.
 
-    Raises InputUnusable for options that are none.
+    Raises InputUnusable for options that are none, or that say nothing about such a path.
     """
     _require_usable(options)
     findings = Findings()
-    target = find_target(Path(path), findings)
+    target = _target(path, findings)
+    _require_effect(options, target.kind)
     facts, meaning = _check(target, findings, options)
     return Report(
         path=str(path),
@@ -45,6 +54,14 @@ def check_model(path: str | Path, options: CheckOptions = _DEFAULTS) -> Report:
     )
 
 
+def _target(path: str | Path, findings: Findings) -> Target:
+    if path == "":
+        # pathlib takes it for the current folder; what is not set in a script is "".
+        findings.add("file.no_target", Place(), "path", "an empty path")
+        return Target(TargetKind.UNKNOWN, Path())
+    return find_target(Path(path), findings)
+
+
 def _check(target: Target, findings: Findings, options: CheckOptions) -> Answer:
     match target.kind:
         case TargetKind.ONNX_FILE:
@@ -55,7 +72,8 @@ def _check(target: Target, findings: Findings, options: CheckOptions) -> Answer:
             return check_exported_folder(target.path, findings, options), None
         case TargetKind.HUGGINGFACE_FOLDER:
             meaning = _check_huggingface(target, findings, options)
-            return {}, meaning and replace(meaning, backends=backends_of(meaning))
+            facts = _check_settings_beside(target, findings)
+            return facts, meaning and replace(meaning, backends=backends_of(meaning))
         case TargetKind.ENGINE_CONFIGURATION:
             from pa_spec.checker.engine_file import check_engine_document
 
@@ -94,6 +112,15 @@ def _check_huggingface(
     return resolve_config(target.document, findings, Place(target.file))
 
 
+def _check_settings_beside(target: Target, findings: Findings) -> Mapping[str, str]:
+    """Check the engine's settings that stand in the same file as a model's configuration."""
+    document = target.document or {}
+    if not any(isinstance(document.get(key), Mapping) for key in OBJECTS):
+        return {}
+    check_settings(document, findings, target.file)
+    return resolved_settings(document)
+
+
 def _capacity(meaning: ModelMeaning | None, options: CheckOptions) -> Capacity | None:
     if meaning is None or options.memory_bytes is None or options.length_tokens is None:
         return None
@@ -107,3 +134,17 @@ def _require_usable(options: CheckOptions) -> None:
     for name, value in (("memory", memory), ("length", length)):
         if value is not None and not 1 <= value <= 2**63 - 1:
             raise InputUnusable(name, f"{value}", "a number above 0")
+    if options.reference_config == "":
+        raise InputUnusable("config", "an empty path", "a config.json, or a folder with one")
+
+
+def _require_effect(options: CheckOptions, kind: TargetKind) -> None:
+    """Refuse an option that says nothing about what is checked; nobody should believe it did."""
+    if kind is TargetKind.UNKNOWN:
+        return
+    if options.reference_config is not None and kind is not TargetKind.EXPORTED_FOLDER:
+        allowed = "a folder with genai_config.json, which is compared with the config.json"
+        raise InputUnusable("config", f"given for {_KINDS[kind]}", allowed)
+    if options.memory_bytes is not None and kind is not TargetKind.HUGGINGFACE_FOLDER:
+        allowed = "a config.json, which says what a sequence takes"
+        raise InputUnusable("memory, length", f"given for {_KINDS[kind]}", allowed)

@@ -28,6 +28,8 @@ OBJECTS = ("engine", "search")
 FIELDS: Mapping[str, object] = {each.name: each.default for each in fields(EngineConfig)}
 """EngineConfig's fields and their defaults."""
 
+_MIN_LENGTH = "search.min_length"
+
 # Fields that a limit of V72 is not about: the least and most that they may be.
 _RANGES = {
     "chunk_size": (0, 2**31 - 1),
@@ -57,7 +59,26 @@ def check_engine_document(
     keys = field_keys()
     limits = {field: _limit(document, field, keys.get(field, "")) for field in FIELDS}
     check_budget(limits, findings, lambda field: Place(file, _source(document, field, keys)))
+    place = Place(file, _source(document, "max_session_tokens", keys))
+    _check_session(limits, place, findings)
+    shortest = setting_value(document, _MIN_LENGTH)
+    longest = limits["max_session_tokens"]
+    if isinstance(shortest, int) and isinstance(longest, int) and 0 < longest < shortest:
+        where, most = Place(file, _MIN_LENGTH), f"{place.inside} = {longest}"
+        findings.add("engine.min_above_max", where, "min_length", shortest, most=most)
     return _resolved(document)
+
+
+def _check_session(limits: Mapping[str, object], place: Place, findings: Findings) -> None:
+    names = ("block_size", "num_blocks", "max_session_tokens")
+    block_size, num_blocks, session = map(limits.get, names)
+    if not (isinstance(block_size, int) and isinstance(num_blocks, int)):
+        return
+    slots = block_size * num_blocks
+    if isinstance(session, int) and session > slots:
+        key, values = place.inside, {"slots": slots, "blocks": num_blocks, "size": block_size}
+        name = key.rpartition(".")[2]
+        findings.add("engine.session_above_pool", place, name, session, **values)
 
 
 def _check_field(place: Place, field: str, value: object, findings: Findings) -> None:

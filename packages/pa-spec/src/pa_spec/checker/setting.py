@@ -96,6 +96,8 @@ def resolved_settings(document: Mapping[str, Any]) -> dict[str, str]:
         value = setting_value(document, key)
         if value is None:
             facts[key] = "unusable" if is_given(document, key) else "unset"
+        elif key == "search.chunk_size" and value <= 0:
+            facts[key] = "unset"
         else:
             facts[key] = shown(value) + ("" if is_given(document, key) else " (default)")
     return facts
