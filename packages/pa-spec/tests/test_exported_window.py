@@ -26,6 +26,7 @@ def windowed(table: str = "block_table_windowed", window: int = 64) -> Graph:
     return graph(WINDOWED, nodes=[node(0, inputs), second])
 
 
+@pytest.mark.rule("V85")
 def test_a_sound_ring_passes() -> None:
     assert found_in(ringed(), windowed()) == []
 
