@@ -13,6 +13,7 @@ from attention_evaluator import Evaluator
 from further_drafts import FURTHER_DRAFTS
 from size_cases import evaluated
 from size_drafts import SIZE_DRAFTS
+from slot_drafts import SLOT_DRAFTS
 from vector_text import vector_text
 
 VECTORS = Path(__file__).resolve().parents[3] / "spec" / "vectors"
@@ -64,7 +65,7 @@ TOLERANCES = (
 def attention_file() -> dict[str, Any]:
     """Return the content of the file."""
     cases = []
-    for draft in (*BASIC_DRAFTS, *FURTHER_DRAFTS):
+    for draft in (*BASIC_DRAFTS, *SLOT_DRAFTS, *FURTHER_DRAFTS):
         case = draft.case()
         cases.append(case | {"expected": Evaluator(case).evaluate()})
     return {
