@@ -10,6 +10,7 @@ from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.huggingface.config.resolve import resolve_config
+from pa_spec.checker.huggingface.generation import check_generation
 from pa_spec.checker.huggingface.tokenizer.eos import eos_sources, resolve_eos
 from pa_spec.checker.huggingface.tokenizer.file import read_tokenizer
 from pa_spec.checker.huggingface.weights.check import check_weights
@@ -56,7 +57,10 @@ def _generation(folder: Path, findings: Findings) -> tuple[Mapping[str, Any] | N
     if not os.path.lexists(folder / GENERATION):
         return None, True
     document = read_json(folder / GENERATION, findings, GENERATION)
-    return document, document is not None
+    if document is None:
+        return None, False
+    check_generation(document, findings)
+    return document, True
 
 
 def _check_begin(config: Mapping[str, Any], meaning: ModelMeaning, findings: Findings) -> None:
