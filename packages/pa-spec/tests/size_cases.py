@@ -167,7 +167,9 @@ def evaluated(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stated(values: Any) -> dict[str, Any]:
-    """Choose every step-th number in row-major order, from the first on."""
+    """Choose every step-th number in row-major order, some of every row, from the first on."""
     flat = flattened(values)
-    step = next(each for each in STEPS if len(flat) <= each * WRITTEN_OUT)
+    width = len(flat) // len(values)
+    steps = [each for each in STEPS if each <= width]
+    step = next((each for each in steps if len(flat) <= each * WRITTEN_OUT), steps[-1])
     return {"step": step, "values": flat[::step]}

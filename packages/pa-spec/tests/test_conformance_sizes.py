@@ -6,9 +6,10 @@ call's numbers; in float32 exactly those fail. numpy's operator passes all of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import broken_sizes
 import numpy as np
@@ -163,6 +164,25 @@ def test_the_file_has_the_sizes_that_models_and_engines_have() -> None:
     assert {64, 80, 96, 112, 128, 192, 256, 576} <= {shape[3] for shape in shapes}
     assert {16, 32, 64, 128, 256, 512} <= {shape[1] for shape in shapes}
     assert {(9, 3), (14, 2), (25, 5), (14, 7), (28, 4), (32, 8), (16, 16), (8, 1)} <= heads
+
+
+@pytest.mark.parametrize("case", vectors("attention_sizes"), ids=lambda case: str(case["id"]))
+def test_every_token_head_and_group_of_channels_has_a_stated_number(
+    case: Mapping[str, Any],
+) -> None:
+    tokens, width = case["expected"]["output"]["shape"]
+    parts = {"output": (tokens, case["attributes"]["num_heads"])}
+    for name in ("key_cache", "value_cache"):
+        if name in case:
+            parts[name] = (len(case["expected"][name]["slots"]), case[name]["shape"][2])
+    for name, (rows, heads) in parts.items():
+        size = width // heads if name == "output" else case[name]["shape"][3]
+        stated = range(0, rows * heads * size, case["expected"][name]["step"])
+
+        assert len(stated) == len(case["expected"][name]["values"])
+        assert {each // (heads * size) for each in stated} == set(range(rows))
+        assert {each // size % heads for each in stated} == set(range(heads))
+        assert {each % size // 8 for each in stated} == set(range(size // 8))
 
 
 def test_vectors_stay_small() -> None:
