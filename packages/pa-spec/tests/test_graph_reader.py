@@ -101,7 +101,7 @@ def nested(depth: int) -> bytes:
     for _ in range(depth):
         body = field(1, b"body") + field(6, data) + b"\xa0\x01\x05"
         data = field(1, field(4, b"If") + field(5, body))
-    imports = ModelProto(opset_import=[helper.make_opsetid("", 21)])
+    imports = ModelProto(ir_version=10, opset_import=[helper.make_opsetid("", 21)])
     rest: bytes = imports.SerializeToString()
     return field(7, data) + rest
 

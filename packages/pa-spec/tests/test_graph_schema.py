@@ -7,6 +7,7 @@ a rule of inference.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -25,6 +26,7 @@ from paged_graphs import (
     decoder,
     latent_inputs,
     packed_inputs,
+    separate_inputs,
 )
 
 
@@ -94,7 +96,9 @@ def test_the_schema_is_the_contracts() -> None:
 
     assert [each.name for each in schema.inputs] == [each.name for each in operator_inputs()]
     assert [each.name for each in schema.outputs] == [each.name for each in operator_outputs()]
-    assert set(schema.attributes) == {each.name for each in operator_attributes()}
+    later = {"is_causal", "qk_rotation", "v_rotation"}
+    assert set(schema.attributes) - later == {each.name for each in operator_attributes()}
+    assert {name: schema.attributes[name].required for name in later} == dict.fromkeys(later, False)
     required = [name for name, each in schema.attributes.items() if each.required]
     assert sorted(required) == ["kv_num_heads", "num_heads"]
 
@@ -193,12 +197,43 @@ def test_the_library_refuses_what_the_schema_refuses() -> None:
     wrong_type = packed_inputs()
     wrong_type["past_seqlens"] = Input("past", TensorProto.INT64, ("batch_size",))
     unknown = decoder(1)
-    attention_nodes(unknown)[0].attribute.append(helper.make_attribute("is_causal", 0))
+    attention_nodes(unknown)[0].attribute.append(helper.make_attribute("is_casual", 1))
 
     with pytest.raises(shape_inference.InferenceError):
         inferred(Node(inputs=wrong_type).model())
-    with pytest.raises(checker.ValidationError, match="is_causal"):
+    with pytest.raises(checker.ValidationError, match="is_casual"):
         checker.check_model(unknown)
+
+
+def test_attributes_of_a_later_revision_may_say_what_holds_here() -> None:
+    neutral, other = decoder(1), decoder(1)
+    values = {"is_causal": 1, "qk_rotation": "NONE", "v_rotation": "NONE"}
+    attributes = [helper.make_attribute(name, value) for name, value in values.items()]
+    attention_nodes(neutral)[0].attribute.extend(attributes)
+    attention_nodes(other)[0].attribute.append(helper.make_attribute("is_causal", 0))
+
+    checker.check_model(neutral, full_check=True)
+    with pytest.raises(shape_inference.InferenceError, match="is_causal: expected 1 in this"):
+        checker.check_model(other, full_check=True)
+
+
+@pytest.mark.parametrize("value", [[4], "4", helper.make_tensor("x", TensorProto.INT64, [], [4])])
+def test_an_attribute_of_another_type_leaves_outputs_unknown(value: Any) -> None:
+    model = decoder(1)
+    node = attention_nodes(model)[0]
+    node.attribute.remove(next(each for each in node.attribute if each.name == "num_heads"))
+    node.attribute.append(helper.make_attribute("num_heads", value))
+
+    with pytest.raises(shape_inference.InferenceError, match="num_heads: expected an attribute"):
+        shape_inference.infer_shapes(model)
+
+
+def test_a_width_beyond_64_bits_stays_unknown() -> None:
+    inputs = separate_inputs()
+    inputs["query"] = Input("query", HALF, None)
+    node = Node(inputs=inputs, attributes={"num_heads": 2**62, "kv_num_heads": 2})
+
+    assert inferred(node.model())["attention"] == (HALF, ["unk__0", "unk__1"])
 
 
 def test_an_unknown_input_leaves_outputs_unknown() -> None:

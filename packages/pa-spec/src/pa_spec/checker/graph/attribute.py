@@ -14,8 +14,12 @@ from pa_spec.operator import PagedAttentionAttributes, QuantType
 _KINDS = {"int": int, "float": float, "string": str}
 _REQUIRED = {"num_heads": "V1", "kv_num_heads": "V2"}
 _QUANT_TYPES = tuple(each.value for each in QuantType)
-# What an attribute of a later revision must be for a node to mean what it means here.
-_NEUTRAL: dict[str, AttributeValue] = {"is_causal": 1, "qk_rotation": "NONE", "v_rotation": "NONE"}
+NEUTRAL_ATTRIBUTES: dict[str, int | str] = {
+    "is_causal": 1,
+    "qk_rotation": "NONE",
+    "v_rotation": "NONE",
+}
+"""Attributes of a later revision: what each must be for a node to mean what it means here."""
 
 
 def report_newer_scheme(node: GraphNode, place: Place, findings: Findings) -> bool:
@@ -40,14 +44,15 @@ def read_attributes(
 ) -> tuple[PagedAttentionAttributes, frozenset[str]]:
     """Return a node's attributes and the names of those that could not be read.
 
-    What could not be read was reported; it has its default, or 1 where there is none.
+    What could not be read, or is given twice, was reported; it has its default, or 1 where there
+    is none.
     """
     known = {each.name: each for each in operator_attributes()}
     for name, value in node.attributes.items():
-        if name not in known and value != _NEUTRAL.get(name, ()):
+        if name not in known and value != NEUTRAL_ATTRIBUTES.get(name, ()):
             findings.add("graph.unknown_attribute", place, shown(name), _value_text(value))
     values: dict[str, Any] = {}
-    unread: set[str] = set()
+    unread: set[str] = set(node.repeated)
     for name, attribute in known.items():
         if name not in node.attributes:
             if attribute.default is None:
@@ -56,6 +61,9 @@ def read_attributes(
                 unread.add(name)
             continue
         value = node.attributes[name]
+        if name in node.repeated:
+            # Which of its values counts is anyone's guess.
+            continue
         if _fits(attribute, value):
             values[name] = value
         else:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.graph.element import shape_text, shown
 from pa_spec.checker.graph.graph import GraphNode, GraphTensor, TensorSource
-from pa_spec.checker.graph.witness import witness_shapes
+from pa_spec.checker.graph.witness import summed_symbol, witness_shapes
 from pa_spec.contract.operator_table import operator_inputs
 from pa_spec.element_type import ElementType
 from pa_spec.errors import ContractViolation
-from pa_spec.inference import SymbolicTensor
+from pa_spec.inference import Extent, SymbolicTensor
 from pa_spec.operator import (
     CallSignature,
     PagedAttentionAttributes,
@@ -76,6 +76,8 @@ def node_call(
         PagedAttentionInputs(**{**absent, **signatures}),  # type: ignore[arg-type]
         output_qk_type=_scores_type(node, types["query"]),
     )
+    # An input that is no tensor of any type here is reported for that.
+    known = [name for name in known if not tensors[name].other_type]
     open_names = [name for name in known if name in undecided or name in untyped]
     return NodeCall(tensors, call, tuple(open_names))
 
@@ -100,10 +102,21 @@ def in_symbols(violation: ContractViolation, call: NodeCall) -> ContractViolatio
             actual = actual.replace(lengths, symbols)
         elif name in expected:
             expected = expected.replace(lengths, symbols)
+        if name == "cumulative_sequence_length" and len(assumed.shape) == 1:
+            expected = expected.replace(f"B={assumed.shape[0] - 1}", _rows_text(tensor.shape))
         letter = _LETTERS.get(name)
         if letter and tensor.shape and not isinstance(tensor.shape[0], int):
             expected = expected.replace(f"{letter}={assumed.shape[0]}", letter)
     return ContractViolation(violation.rule_id, violation.name, expected, actual)
+
+
+def _rows_text(shape: tuple[Extent, ...]) -> str:
+    """Return the number of rows as the boundaries' length says it."""
+    length = shape[0] if shape else None
+    if isinstance(length, int):
+        return f"B={length - 1}"
+    symbol, added = summed_symbol(length) if length is not None else ("", 0)
+    return f"B={shown(symbol)} + {added - 1}" if added > 1 else "B"
 
 
 def _is_reserved(name: str, attributes: PagedAttentionAttributes) -> bool:

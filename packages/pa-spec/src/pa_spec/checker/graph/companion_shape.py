@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from pa_spec.checker.graph.companion import Companion
-from pa_spec.checker.graph.element import tensor_of_type
+from pa_spec.checker.graph.element import MAX_ELEMENTS, tensor_of_type
 from pa_spec.inference.shape import Extent, SymbolicShape
 
 
@@ -18,11 +18,17 @@ class InferenceEdge:
         self._context = context
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return an attribute's value: int, float or bytes."""
+        """Return an attribute's value: int, float or bytes; a reference has none."""
         from onnx.helper import get_attribute_value
 
         found = self._context.get_attribute(name)
-        return default if found is None else get_attribute_value(found)
+        if found is None or found.ref_attr_name:
+            return default
+        try:
+            return get_attribute_value(found)
+        except ValueError:
+            # A kind of value that this release of the library does not read.
+            return default
 
     def input(self, index: int) -> Any:
         """Return an input's TypeProto, None when it is absent or unknown."""
@@ -76,7 +82,9 @@ def type_proto(element: int, shape: SymbolicShape) -> Any:
         for extent in shape:
             dim = proto.tensor_type.shape.dim.add()
             if isinstance(extent, int):
-                dim.dim_value = extent
+                # A length that no tensor has stays unknown.
+                if extent <= MAX_ELEMENTS:
+                    dim.dim_value = extent
             elif extent is not None:
                 dim.dim_param = extent
     return proto

@@ -30,6 +30,12 @@ def spellings() -> dict[int, str]:
     return {number: _SPELLINGS.get(name, name) for number, name in names.items()}
 
 
+@cache
+def numbers() -> dict[str, int]:
+    """Return the number of each of ONNX's element types by its name."""
+    return {name: number for number, name in spellings().items()}
+
+
 def lengths_of(dims: Sequence[int]) -> tuple[int, ...] | None:
     """Return a stored tensor's dimensions, None when no tensor has such."""
     if len(dims) > MAX_RANK or min(dims, default=0) < 0 or prod(dims) > MAX_ELEMENTS:

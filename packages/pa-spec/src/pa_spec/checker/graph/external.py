@@ -19,24 +19,73 @@ _BITS = {
     "float4e2m1": 4, "int2": 2, "uint2": 2,
 }  # fmt: skip
 
+# Where a tensor's elements may be listed, and the types of which they may be.
+_FIELDS = {
+    "float_data": ("float32", "complex64"),
+    "int32_data": (
+        "int32", "int16", "int8", "int4", "int2", "uint16", "uint8", "uint4", "uint2", "bool",
+        "float16", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",
+        "float8e8m0", "float4e2m1",
+    ),
+    "int64_data": ("int64",),
+    "double_data": ("float64", "complex128"),
+    "uint64_data": ("uint64", "uint32"),
+    "string_data": ("string",),
+}  # fmt: skip
+
 
 def check_stored_tensors(
     tensors: list[StoredTensor], model: Path, file: str, findings: Findings
-) -> None:
-    """Check dimensions, lengths of data, and external files of a model's tensors."""
+) -> frozenset[str]:
+    """Check dimensions, lengths of data, and external files of a model's tensors.
+
+    Returns the places of those that were reported.
+    """
     folder = _Folder(model)
+    wrong: set[str] = set()
     for each in tensors:
-        place = Place(file, each.place)
-        if not _dims_fit(each.tensor, place, findings):
-            continue
-        if each.tensor.data_location == each.tensor.EXTERNAL:
-            folder.check(each.tensor, place, findings)
-        elif each.tensor.HasField("raw_data"):
-            needed, found = stored_bytes(each.tensor), len(each.tensor.raw_data)
-            if needed is not None and needed != found:
-                name = shown(each.tensor.name)
-                values = {"case": "data", "most": needed}
-                findings.add("graph.tensor_size", place, name, f"{found} bytes", **values)
+        before = findings.total
+        _check_stored(each, folder, Place(file, each.place), findings)
+        if findings.total != before:
+            wrong.add(each.place)
+    return frozenset(wrong)
+
+
+def _check_stored(each: StoredTensor, folder: _Folder, place: Place, findings: Findings) -> None:
+    tensor, name = each.tensor, shown(each.tensor.name)
+    if not _dims_fit(tensor, place, findings):
+        return
+    is_external = tensor.data_location == tensor.EXTERNAL
+    stored = [field for field in ("raw_data", *_FIELDS) if len(getattr(tensor, field))]
+    if len(stored) + is_external > 1:
+        found = " and ".join((*stored, *["external data"][:is_external]))
+        findings.add("graph.tensor_size", place, name, found, case="once")
+    elif is_external:
+        folder.check(tensor, place, findings)
+    elif stored == ["raw_data"]:
+        needed, length = stored_bytes(tensor), len(tensor.raw_data)
+        if needed is not None and needed != length:
+            values = {"case": "data", "most": needed}
+            findings.add("graph.tensor_size", place, name, f"{length} bytes", **values)
+    else:
+        _check_fields(tensor, place, stored, findings)
+
+
+def _check_fields(tensor: Any, place: Place, stored: list[str], findings: Findings) -> None:
+    """Check the numbers of a tensor that is stored as a list of them."""
+    kind = spellings().get(tensor.data_type, "")
+    field = next((each for each, kinds in _FIELDS.items() if kind in kinds), "")
+    if not field:
+        return
+    # Complex numbers are two each; types below a byte share one.
+    needed = prod(tensor.dims) * (2 if kind.startswith("complex") else 1)
+    share = 8 // min(_BITS.get(kind, 8), 8)
+    needed = (needed + share - 1) // share
+    found = len(getattr(tensor, field))
+    if needed != found or stored not in ([], [field]):
+        actual = f"{found} there" if stored in ([], [field]) else f"{stored[0]}"
+        values = {"case": "list", "most": needed, "field": field}
+        findings.add("graph.tensor_size", place, shown(tensor.name), actual, **values)
 
 
 def stored_bytes(tensor: Any) -> int | None:

@@ -41,7 +41,7 @@ class GraphNode:
     place: its name with those of the subgraphs around it; never empty (an unnamed node is called
     after its first output). inputs and outputs keep their indices; None = absent or "".
     depth: 0 in the main graph, 1 in a branch or loop body of it. declared: what the file itself
-    says of each output, None where it says nothing.
+    says of each output, None where it says nothing. repeated: attributes that are given twice.
     """
 
     place: str
@@ -52,6 +52,7 @@ class GraphNode:
     outputs: tuple[str | None, ...]
     depth: int = 0
     declared: tuple[SymbolicTensor | None, ...] = ()
+    repeated: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ def infer_types(model: Any, walk: Walk) -> dict[str, SymbolicTensor] | None:
     """
     from onnx import shape_inference
 
-    copy = _copy(model, walk)
+    # As bytes, so that the copy is gone before the library makes its own of it.
+    copy = _copy(model, walk).SerializeToString()
     try:
         # The library reports a bad graph with exceptions of many kinds; none may end the check.
         result = shape_inference.infer_shapes(copy, check_type=False, strict_mode=False)
@@ -53,6 +54,8 @@ def _copy(model: Any, walk: Walk) -> Any:
     foreign: set[str] = set()
     functions = {(each.domain, each.name) for each in model.functions}
     for node in copy.graph.node:
+        node.ClearField("name")
+        node.ClearField("doc_string")
         kind = (_plain(node.domain), node.op_type)
         if kind in known and kind not in functions:
             node.domain = CHECK_DOMAIN

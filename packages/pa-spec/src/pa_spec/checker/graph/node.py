@@ -83,6 +83,7 @@ def _likeness(node: GraphNode) -> Hashable:
         tuple(each and (each.tensor, each.source) for each in node.inputs),
         tuple(each is not None for each in node.outputs),
         node.declared,
+        node.repeated,
     )
 
 
@@ -122,7 +123,7 @@ def _check_node(
     for violation in found:
         findings.violation(in_symbols(violation, call), place)
     said = frozenset(each.name for each in found)
-    _check_missing(node, place, said, findings)
+    _check_missing(node, place, findings)
     _check_metadata(node, place, findings)
     if not found and not unread:
         _check_declared(node, call, place, findings)
@@ -140,18 +141,12 @@ def _note_unknown(graph: Graph, call: NodeCall, place: Place, findings: Findings
     findings.add("graph.shape_unknown", place, "inputs", f"unknown: {actual}")
 
 
-def _check_missing(
-    node: GraphNode, place: Place, found: frozenset[str], findings: Findings
-) -> None:
-    """Report required inputs that are absent, where no rule does."""
+def _check_missing(node: GraphNode, place: Place, findings: Findings) -> None:
+    """Report required inputs that are absent."""
     present = inputs_by_name(node)
     for each in operator_inputs():
         if each.presence == "required" and each.name not in present:
-            has_output = len(node.outputs) > 1 and node.outputs[1] is not None
-            if each.name == "key_cache" and has_output and "outputs" not in found:
-                findings.add("V57", place, "key_cache_out", "none", case="absent", cache=each.name)
-            else:
-                findings.add("graph.missing_input", place, each.name, "none")
+            findings.add("graph.missing_input", place, each.name, "none")
 
 
 def _check_metadata(node: GraphNode, place: Place, findings: Findings) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
+from pa_spec.checker.graph.encoding import check_encoding
 
 MAX_MODEL_BYTES = 2**31 - 1
 """Protobuf's own limit of a message; larger models keep their tensors in external data."""
@@ -38,7 +39,7 @@ def read_model(path: Path, file: str, findings: Findings) -> Any:
         found = "an empty file" if not data else "a message without a graph"
         findings.add("graph.not_onnx", place, path.name, found)
         return None
-    return model
+    return model if check_encoding(model, file, findings) else None
 
 
 def _read(path: Path, place: Place, findings: Findings) -> bytes | None:

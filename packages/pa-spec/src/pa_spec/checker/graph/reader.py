@@ -17,7 +17,15 @@ from pa_spec.checker.graph.graph import (
 from pa_spec.checker.graph.protobuf import read_model
 from pa_spec.checker.graph.scope import Definition
 from pa_spec.checker.graph.tensor import UNKNOWN_TENSOR, Tensors, declared_types, read_tensors
-from pa_spec.checker.graph.walk import ATTENTION, Site, Walk, label_of, walk_model
+from pa_spec.checker.graph.version import check_versions
+from pa_spec.checker.graph.walk import (
+    ATTENTION,
+    Site,
+    Walk,
+    label_of,
+    repeated_attributes,
+    walk_model,
+)
 
 _UNDEFINED = Definition(-1, TensorSource.UNDEFINED)
 
@@ -31,15 +39,17 @@ def read_graph(path: Path, file: str, findings: Findings) -> Graph | None:
     model = read_model(path, file, findings)
     if model is None:
         return None
+    check_versions(model, file, findings)
     walk = walk_model(model, file, findings)
-    check_stored_tensors(walk.tensors, path, file, findings)
+    stored_wrong = check_stored_tensors(walk.tensors, path, file, findings)
     if walk.is_sound:
-        tensors = read_tensors(model, walk, file, findings)
+        tensors = read_tensors(model, walk, file, findings, stored_wrong)
     else:
         # Names that mean two things have no one shape; what the file declares is all there is.
         tensors = Tensors(declared_types(model.graph))
     _check_functions(walk, file, findings)
-    nodes = [_node(site, tensors) for site in walk.sites]
+    known: dict[str, GraphTensor] = {}
+    nodes = [_node(site, tensors, known) for site in walk.sites]
     return Graph(
         file=file,
         inputs=_inputs(model, walk, tensors),
@@ -54,28 +64,38 @@ def read_graph(path: Path, file: str, findings: Findings) -> Graph | None:
 
 
 def _check_functions(walk: Walk, file: str, findings: Findings) -> None:
+    if walk.recursive:
+        findings.add("graph.recursive_function", Place(file), walk.recursive, "calls itself")
     for label in walk.functions:
         findings.add("graph.attention_in_function", Place(file, label), ATTENTION, "in a function")
 
 
-def _node(site: Site, tensors: Tensors) -> GraphNode:
+def _node(site: Site, tensors: Tensors, known: dict[str, GraphTensor]) -> GraphNode:
+    """Return a node. known: operands of the main graph, where a name means one thing."""
     node, scope = site.node, site.scope
     return GraphNode(
         place=scope.within(label_of(node)),
         op_type=node.op_type,
         domain=node.domain,
         attributes={each.name: _attribute(each) for each in node.attribute},
-        inputs=tuple(_operand(site, name, tensors) if name else None for name in node.input),
+        inputs=tuple(
+            _operand(site, name, tensors, {} if scope.depth else known) if name else None
+            for name in node.input
+        ),
         outputs=tuple(name or None for name in node.output),
         depth=scope.depth,
+        repeated=frozenset(repeated_attributes(node)),
         declared=tuple(map(tensors.declared_in(scope).get, node.output)),
     )
 
 
-def _operand(site: Site, name: str, tensors: Tensors) -> GraphTensor:
+def _operand(site: Site, name: str, tensors: Tensors, known: dict[str, GraphTensor]) -> GraphTensor:
+    if name in known:
+        return known[name]
     found = site.scope.find(name, site.position) or _UNDEFINED
     tensor = tensors.of(site.scope, name, site.position)
-    return GraphTensor(name, tensor, found.source, found.producer)
+    known[name] = GraphTensor(name, tensor, found.source, found.producer)
+    return known[name]
 
 
 def _inputs(model: Any, walk: Walk, tensors: Tensors) -> dict[str, GraphTensor]:
@@ -98,8 +118,8 @@ def _outputs(model: Any, walk: Walk, tensors: Tensors) -> dict[str, GraphTensor]
 
 
 def _attribute(attribute: Any) -> AttributeValue:
-    """Return a value of a kind that operators here use; None for the others."""
-    match attribute.type:
+    """Return a value of a kind that operators here use; None for the others and for references."""
+    match attribute.UNDEFINED if attribute.ref_attr_name else attribute.type:
         case attribute.INT:
             return int(attribute.i)
         case attribute.FLOAT:

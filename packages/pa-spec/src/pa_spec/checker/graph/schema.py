@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from pa_spec.checker.graph.attention_shape import attention_inference
+from pa_spec.checker.graph.attribute import NEUTRAL_ATTRIBUTES
 from pa_spec.checker.graph.companion import MICROSOFT, TYPES, Companion, companions
 from pa_spec.checker.graph.companion_shape import companion_inference
 from pa_spec.checker.graph.walk import ATTENTION
@@ -108,6 +109,9 @@ def _attention_schema(domain: str, infer: Callable[[Any], None]) -> Any:
         else:
             default = helper.make_attribute(each.name, each.default)
             attributes.append(schema.Attribute(each.name, default, each.meaning))
+    for name, value in NEUTRAL_ATTRIBUTES.items():
+        meaning = f"of a later revision; {value!r} is the only value here"
+        attributes.append(schema.Attribute(name, helper.make_attribute(name, value), meaning))
     slots = [
         [
             schema.FormalParameter(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.graph.element import lengths_of, shown, tensor_of, tensor_of_type, tensor_text
 from pa_spec.checker.graph.inferred import infer_types
+from pa_spec.checker.graph.refusal import Refusals
 from pa_spec.checker.graph.scope import Scope
-from pa_spec.checker.graph.walk import ATTENTION, STATE_OPERATORS, Walk, label_of
+from pa_spec.checker.graph.walk import ATTENTION, STATE_OPERATORS, Walk, label_of, padded_names
 from pa_spec.inference.shape import Extent, SymbolicShape, SymbolicTensor
 
 UNKNOWN_TENSOR = SymbolicTensor(None, None)
@@ -22,7 +24,7 @@ class Tensors:
 
     joined: of the main graph, declared and inferred; a name that contradicts itself is unknown.
     declared: by the file alone, a dictionary for each graph, read when first asked for.
-    is_sound: nothing contradicts.
+    is_sound: nothing contradicts, and every stored tensor has a shape.
     """
 
     joined: dict[str, SymbolicTensor]
@@ -57,10 +59,13 @@ def declared_types(graph: Any) -> dict[str, SymbolicTensor]:
     return found
 
 
-def read_tensors(model: Any, walk: Walk, file: str, findings: Findings) -> Tensors:
-    """Return the main graph's tensors, declared and inferred; report contradictions.
+def read_tensors(
+    model: Any, walk: Walk, file: str, findings: Findings, stored_wrong: frozenset[str]
+) -> Tensors:
+    """Return the main graph's tensors, declared and inferred; report what contradicts.
 
     A wrong declaration makes everything after it look wrong: only the first is reported.
+    stored_wrong: places of tensors that were reported already.
     """
     declared = declared_types(model.graph)
     inferred = infer_types(model, walk)
@@ -68,29 +73,77 @@ def read_tensors(model: Any, walk: Walk, file: str, findings: Findings) -> Tenso
         found = "declared shapes only"
         findings.add("graph.not_inferred", Place(file), "shape inference", found)
         return Tensors(declared, {id(walk.main): declared})
-    wrong: set[str] = set()
-    reported = False
+    judged = _Judgement(declared, inferred, {n for n in declared if shown(n) in stored_wrong})
+    reported = findings.total
+    refusals = Refusals(model)
+    padded = padded_names(model)
     for node in model.graph.node:
         if node.op_type == "Constant":
             # A constant has its own shape; the model builder declares every one as a scalar.
             for name in node.output:
                 declared.pop(name, None)
-        is_first = wrong.isdisjoint(node.input)
-        for name in node.output:
-            if name not in declared or not contradict(declared[name], inferred.get(name)):
-                continue
-            wrong.add(name)
+        is_first = judged.doubted.isdisjoint(node.input)
+        reason = refusals.reason(node, judged.known(node.input)) if is_first else ""
+        if reason:
+            judged.doubted.update(filter(None, node.output))
+            # What prepares padded rows for an operator that takes them is that operator's mistake.
+            if padded.isdisjoint(node.output):
+                place = Place(file, label_of(node))
+                findings.add("graph.node_refused", place, node.op_type, reason)
+            continue
+        for name in judged.contradictions(node.output):
             # What attention and state nodes yield is judged with the node itself.
             if is_first and node.op_type not in _CALLER_CHECKED:
-                reported = True
                 place = Place(file, label_of(node))
                 values = {"inferred": tensor_text(inferred[name])}
                 actual = tensor_text(declared[name])
                 findings.add("graph.shape_contradicts", place, shown(name), actual, **values)
     joined = {name: join(declared.get(name), tensor) for name, tensor in inferred.items()}
-    unsure = dict.fromkeys(wrong, UNKNOWN_TENSOR)
+    unsure = dict.fromkeys(judged.wrong, UNKNOWN_TENSOR)
     known = declared | joined | unsure
-    return Tensors(known, {id(walk.main): declared}, is_sound=not reported)
+    is_sound = findings.total == reported and all(
+        lengths_of(each.dims) is not None for each in model.graph.initializer
+    )
+    return Tensors(known, {id(walk.main): declared}, is_sound=is_sound)
+
+
+class _Judgement:
+    """Which names can be relied on while the nodes are gone through in order.
+
+    wrong: declared as something else than what is computed. doubted: those, what was reported
+    before, and the results of nodes that were.
+    """
+
+    def __init__(
+        self,
+        declared: Mapping[str, SymbolicTensor],
+        inferred: Mapping[str, SymbolicTensor],
+        doubted: set[str],
+    ) -> None:
+        self._declared = declared
+        self._inferred = inferred
+        self.wrong: set[str] = set()
+        self.doubted = doubted
+
+    def known(self, names: Iterable[str]) -> dict[str, SymbolicTensor]:
+        """Return what is known of names."""
+        found: dict[str, SymbolicTensor] = {}
+        for name in names:
+            inferred = self._inferred.get(name)
+            if inferred is not None:
+                found[name] = join(self._declared.get(name), inferred)
+            elif name in self._declared:
+                found[name] = self._declared[name]
+        return found
+
+    def contradictions(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield what is declared as something else than what is computed."""
+        for name in names:
+            declared = self._declared.get(name)
+            if declared is not None and contradict(declared, self._inferred.get(name)):
+                self.wrong.add(name)
+                self.doubted.add(name)
+                yield name
 
 
 def contradict(declared: SymbolicTensor, inferred: SymbolicTensor | None) -> bool:
@@ -105,8 +158,22 @@ def contradict(declared: SymbolicTensor, inferred: SymbolicTensor | None) -> boo
         return False
     if len(declared.shape) != len(inferred.shape):
         return True
-    pairs = zip(declared.shape, inferred.shape, strict=True)
-    return any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs)
+    return not _can_be_equal(declared.shape, inferred.shape)
+
+
+def _can_be_equal(one: tuple[Extent, ...], other: tuple[Extent, ...]) -> bool:
+    """Whether some lengths of the symbols make two shapes of one rank the same."""
+    lengths: dict[str, int] = {}
+    for a, b in zip(one, other, strict=True):
+        if isinstance(a, int) and isinstance(b, int):
+            if a != b:
+                return False
+        elif isinstance(a, int) and isinstance(b, str):
+            if lengths.setdefault(b, a) != a:
+                return False
+        elif isinstance(a, str) and isinstance(b, int) and lengths.setdefault(a, b) != b:
+            return False
+    return True
 
 
 def join(declared: SymbolicTensor | None, inferred: SymbolicTensor) -> SymbolicTensor:

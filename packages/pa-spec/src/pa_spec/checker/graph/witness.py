@@ -8,6 +8,7 @@ taken to be equal, because nothing says that they are not.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -23,10 +24,10 @@ DEFAULT_HEAD_SIZE = 64
 _ROLES: dict[str, tuple[str, ...]] = {
     "key_cache": ("N", "S", "heads", "channels"),
     "value_cache": ("N", "S", "heads", "channels"),
-    "block_table": ("B", "M"),
+    "query": ("T", "query"),
     "past_seqlens": ("B",),
     "cumulative_sequence_length": ("B+1",),
-    "query": ("T", "query"),
+    "block_table": ("B", "M"),
     "key": ("T", "key"),
     "value": ("T", "key"),
     "cos_cache": ("P", "rotary"),
@@ -64,6 +65,7 @@ def witness_shapes(
     """Return a shape for each input that is there, and the inputs that stay undecided."""
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     witness = Witness(_roles(attributes, shapes, block_size))
+    _name_rows(witness, shapes)
     found: dict[str, tuple[int, ...]] = {}
     for name, roles in _ROLES.items():
         if name in shapes:
@@ -75,6 +77,28 @@ def witness_shapes(
             quant_type = getattr(attributes, f"{name[0]}_quant_type")
             found[name] = _scale(witness, name, shapes[name], quant_type)
     return found, tuple(witness.undecided)
+
+
+def _name_rows(witness: Witness, shapes: Mapping[str, SymbolicShape]) -> None:
+    """Decide which symbol is the number of rows: the one that most inputs with rows say it is.
+
+    Where they all differ it is the first that no cache and no query calls something else.
+    """
+    others = {
+        extent
+        for name in ("key_cache", "value_cache", "query")
+        for extent in shapes.get(name) or ()
+        if isinstance(extent, str)
+    }
+    said: list[str] = []
+    for name in ("past_seqlens", "block_table", "cumulative_sequence_length"):
+        shape = shapes.get(name)
+        if shape and len(shape) == len(_ROLES[name]) and isinstance(shape[0], str):
+            said.append(summed_symbol(shape[0])[0])
+    if said:
+        counts = Counter(said)
+        symbol = max(counts, key=lambda each: (counts[each], each not in others))
+        witness.symbols[symbol] = witness.roles["B seen"] = witness.roles["B"]
 
 
 def head_size_of(attributes: PagedAttentionAttributes, shapes: Mapping[str, SymbolicShape]) -> int:
@@ -150,6 +174,8 @@ def _shape(
     if len(shape) != len(roles):
         return tuple(each if isinstance(each, int) else _OTHER for each in shape)
     found = []
+    if name == "block_table" and _is_turned(witness, shape):
+        roles = roles[::-1]
     for extent, role in zip(shape, roles, strict=True):
         found.append(_extent(witness, extent, role))
         is_open = role not in _CHOSEN and role not in ("B+1", "bounds")
@@ -162,15 +188,30 @@ def _extent(witness: Witness, extent: Extent, role: str) -> int:
     if isinstance(extent, int):
         return extent
     expected = _role(witness, role)
+    symbol, added = summed_symbol(extent) if extent is not None else ("", 0)
+    if role == "B+1" and added and symbol in witness.symbols:
+        return witness.symbols[symbol] + added
     if extent is None or role not in _CHOSEN:
         # Many files call the boundaries' length after the rows; that is no mistake of a call.
         return expected
-    summed = _SUM.fullmatch(extent) if len(extent) <= _MAX_SYMBOL else None
-    symbol, added = (summed[1], int(summed[2])) if summed else (extent, 0)
     value = witness.symbols.setdefault(symbol, expected - added) + added
     # What the first tensor of a role turned out to have is what the others must have.
     witness.roles.setdefault(f"{role} seen", value)
     return max(value, 0)
+
+
+def summed_symbol(symbol: str) -> tuple[str, int]:
+    """Split "batch_size + 1" into a symbol and what is added to it."""
+    found = _SUM.fullmatch(symbol) if len(symbol) <= _MAX_SYMBOL else None
+    return (found[1], int(found[2])) if found else (symbol, 0)
+
+
+def _is_turned(witness: Witness, shape: tuple[Extent, ...]) -> bool:
+    """Whether the second axis, not the first, is called what the rows are called."""
+    rows, columns = shape
+    known = witness.symbols
+    is_rows = isinstance(columns, str) and known.get(columns) == _role(witness, "B")
+    return is_rows and isinstance(rows, str) and rows not in known
 
 
 def _role(witness: Witness, role: str) -> int:

@@ -1,0 +1,90 @@
+"""Text of an ONNX file that is no UTF-8, which the protobuf library hands back as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from pa_spec.checker.finding import Findings, Place
+from pa_spec.checker.graph.element import shown
+
+_UNUSED = "doc_string"
+"""A description; nobody's program depends on it."""
+
+
+class _Fields(NamedTuple):
+    """Names of a kind of message's fields that hold text or further messages."""
+
+    texts: tuple[str, ...]
+    text_lists: tuple[str, ...]
+    messages: tuple[str, ...]
+    message_lists: tuple[str, ...]
+
+
+def check_encoding(model: Any, file: str, findings: Findings) -> bool:
+    """Report every text of a model that is no UTF-8, where it stands; whether there is none."""
+    before = findings.total
+    # A graph holds thousands of types, which are a few dozen.
+    right_types: set[bytes] = set()
+    stack: list[tuple[Any, str]] = [(model, "")]
+    while stack:
+        message, place = stack.pop()
+        if message.DESCRIPTOR.name == "TypeProto":
+            data = message.SerializeToString()
+            if data in right_types:
+                continue
+            right_types.add(data)
+        for field, text in _wrong_texts(message):
+            right = text.decode("utf-8", "backslashreplace")
+            findings.add("graph.not_utf8", Place(file, place), field, f"'{shown(right)}'")
+        stack.extend((each, _within(place, each)) for each in _messages(message))
+    return findings.total == before
+
+
+def _wrong_texts(message: Any) -> Iterator[tuple[str, bytes]]:
+    fields = _fields(message.DESCRIPTOR)
+    for name in fields.texts:
+        text = getattr(message, name)
+        if isinstance(text, bytes):
+            yield name, text
+    for name in fields.text_lists:
+        for text in getattr(message, name):
+            if isinstance(text, bytes):
+                yield name, text
+
+
+def _messages(message: Any) -> Iterator[Any]:
+    fields = _fields(message.DESCRIPTOR)
+    for name in fields.message_lists:
+        # The first found is the first reported: the stack turns the order around.
+        yield from reversed(getattr(message, name))
+    for name in fields.messages:
+        if message.HasField(name):
+            yield getattr(message, name)
+
+
+def _within(place: str, message: Any) -> str:
+    """Return the place of what a message says: that of the last thing around it with a name."""
+    kind = message.DESCRIPTOR.name
+    if kind not in ("NodeProto", "ValueInfoProto", "TensorProto", "FunctionProto"):
+        return place
+    label = message.name
+    if not label and kind == "NodeProto":
+        label = next(iter(message.output), "")
+    if isinstance(label, bytes):
+        label = label.decode("utf-8", "backslashreplace")
+    if not label:
+        return place
+    return f"{place} > {shown(label)}" if place else shown(label)
+
+
+@cache
+def _fields(descriptor: Any) -> _Fields:
+    found: tuple[list[str], ...] = ([], [], [], [])
+    for field in descriptor.fields:
+        if field.name == _UNUSED or field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
+            continue
+        is_list = field.is_repeated if hasattr(field, "is_repeated") else field.label == 3
+        found[2 * (field.type == field.TYPE_MESSAGE) + bool(is_list)].append(field.name)
+    return _Fields(*map(tuple, found))
