@@ -51,7 +51,8 @@ class Nested:
     text_model_type: what the inside is when it does not say; is_fixed: whatever it says.
     defaults: what the decoder is when the inside is missing. has_tied_embeddings: the class
     default of the outer flag, which is the one that counts. tie_key: the key that overrules it.
-    is_tied_inside: the decoder's own flag counts instead.
+    is_tied_inside: the decoder's own flag counts instead. is_tied_by_either: one of both is enough.
+    may_be_flat: older files have the decoder's keys at the top.
     """
 
     model_type: str
@@ -62,6 +63,8 @@ class Nested:
     has_tied_embeddings: bool = False
     tie_key: str = ""
     is_tied_inside: bool = False
+    is_tied_by_either: bool = False
+    may_be_flat: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
 

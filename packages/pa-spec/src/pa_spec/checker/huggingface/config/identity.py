@@ -58,19 +58,20 @@ def identify(config: Mapping[str, Any], findings: Findings, place: Place) -> Ide
     if outer.is_broken:
         return None
     nested = nested_models().get(model_type)
-    if nested is not None:
+    is_flat = nested is not None and nested.may_be_flat and outer.raw(nested.text_key) is None
+    if nested is not None and not is_flat:
         return _identify_nested(outer, nested, architectures)
-    family = _family(outer, model_type)
+    family = _family(outer, model_type if nested is None else nested.text_model_type)
     if family is None:
         return None
-    inside = outer.raw("text_config")
+    inside = None if is_flat else outer.raw("text_config")
     if inside is not None:
         allowed = f"no text_config in the family {model_type}"
         outer.refuse("config.contradiction", "text_config", inside, allowed=allowed)
         return None
     fields = _family_fields(outer, family, config)
-    architecture = _architecture(outer, architectures, family.architectures)
-    return Identity(family, architecture, fields, fields)
+    known = family.architectures if nested is None else nested.architectures
+    return Identity(family, _architecture(outer, architectures, known), fields, fields)
 
 
 def _identify_nested(

@@ -37,6 +37,8 @@ def _nested(identity: Identity) -> bool:
     key = older if older and outer.is_written(older) else TIE
     is_tied = outer.flag(key, default=nested.has_tied_embeddings)
     winner = key if outer.is_written(key) else "the outer class default"
+    if nested.is_tied_by_either and not is_tied and inner.flag(TIE):
+        is_tied, winner = True, f"{nested.text_key}.{TIE}"
     for fields in (outer, inner):
         is_other = fields is not outer or key != TIE
         if is_other and fields.is_written(TIE) and fields.flag(TIE) != is_tied:

@@ -17,7 +17,6 @@ from pa_spec.checker.huggingface.rope.family_rope import read_ropes
 from pa_spec.checker.meaning import FixedRow, LayerKind, LayerMeaning, RopeMeaning
 from pa_spec.element_type import ElementType
 
-_AXES = 3
 _STATE_KINDS = {
     "short_conv": LayerKind.CONV,
     "delta_net": LayerKind.LINEAR_ATTENTION,
@@ -74,27 +73,7 @@ def _ropes(fields: Fields, family: Family, head_size: int) -> tuple[RopeMeaning,
     if family.rope == "none" or (key and fields.text(key) != "rope"):
         return ()
     rope = read_ropes(fields, family, head_size).get(FULL)
-    if rope is None:
-        return ()
-    # Sections of time, height and width alternate; tokens of text have one position on all three.
-    return (_with_sections(fields, family, rope) if "sections" in family.rules else rope,)
-
-
-def _with_sections(fields: Fields, family: Family, rope: RopeMeaning) -> RopeMeaning:
-    """Add the pairs of each position axis."""
-    around = fields.object("rope_scaling") or fields.object("rope_parameters") or {}
-    inside, key = fields.inside("rope_parameters", around), "mrope_section"
-    is_written = inside.is_written(key)
-    sections = inside.counts(key) if is_written else tuple(family.rules["sections"])
-    if not is_written or inside.is_broken:
-        return replace(rope, sections=sections)
-    if len(sections) < _AXES:
-        allowed = "three numbers: of time, height and width"
-        inside.refuse("config.contradiction", key, f"{len(sections)} numbers", allowed=allowed)
-    elif sum(sections) != rope.rotary_dim // 2:
-        allowed = f"{rope.rotary_dim // 2} pairs of channels together"
-        inside.report("config.doubtful", key, sum(sections), allowed=allowed)
-    return replace(rope, sections=sections)
+    return () if rope is None else (rope,)
 
 
 def _report_unread(fields: Fields, family: Family) -> None:

@@ -9,8 +9,10 @@ from types import MappingProxyType
 from pa_spec.checker.huggingface.config.family import Family
 from pa_spec.checker.huggingface.config.field import Fields
 from pa_spec.checker.huggingface.config.window import FULL, SLIDING
+from pa_spec.checker.huggingface.rope.frequency import ROPE_KINDS
 from pa_spec.checker.huggingface.rope.parameter import read_factor
 from pa_spec.checker.huggingface.rope.reader import ORIGINAL, RopeFrame, read_kind, read_rope
+from pa_spec.checker.huggingface.rope.section import with_sections
 from pa_spec.checker.huggingface.rope.source import layer_type_sources, shared_source
 from pa_spec.checker.meaning import RopeMeaning
 
@@ -39,6 +41,8 @@ def read_ropes(
         return {}
     _compare_theta(fields, source)
     rope = _READERS[family.rope](fields, source, frame)
+    if "sections" in family.rules:
+        rope = with_sections(fields, family, rope)
     return {FULL: rope, SLIDING: rope}
 
 
@@ -127,6 +131,12 @@ def _minimax_m2(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning
     return replace(rope, rotary_dim=rotated)
 
 
+def _mrope(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
+    """Read Qwen2-VL's: mrope is the older name of a default embedding with sections."""
+    kind = read_kind(source, (*ROPE_KINDS, "mrope"))
+    return read_rope(fields, source, frame, "default" if kind == "mrope" else kind)
+
+
 def _hunyuan(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
     """Read HunYuan's: dynamic with an alpha is a base stretched once, whatever the length."""
     if read_kind(source) != "dynamic" or not source.raw("alpha"):
@@ -140,5 +150,5 @@ def _hunyuan(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
 
 _READERS: Mapping[str, Callable[[Fields, Fields, RopeFrame], RopeMeaning]] = MappingProxyType(
     {"one": read_rope, "phi3": _phi3, "phimoe": _phimoe, "ministral3": _ministral3}
-    | {"minimax_m2": _minimax_m2, "hunyuan": _hunyuan}
+    | {"minimax_m2": _minimax_m2, "hunyuan": _hunyuan, "mrope": _mrope}
 )

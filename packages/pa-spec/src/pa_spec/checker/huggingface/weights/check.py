@@ -98,7 +98,9 @@ def decoder_config(config: Mapping[str, Any], meaning: ModelMeaning) -> Mapping[
     if nested is None:
         return config
     inner = config.get(nested.text_key)
-    return inner if isinstance(inner, dict) else nested.defaults
+    if isinstance(inner, dict):
+        return inner
+    return config if nested.may_be_flat else nested.defaults
 
 
 def _quantization(*configs: Mapping[str, Any]) -> str:
