@@ -116,7 +116,7 @@ def test_state_is_one_paged_group_over_all_layers() -> None:
     ("written", "expected"),
     [
         ({"dtype": "float16", "torch_dtype": None}, ElementType.FLOAT16),
-        ({"torch_dtype": "torch.float16"}, ElementType.FLOAT16),
+        ({"dtype": "half", "torch_dtype": None}, ElementType.FLOAT16),
         ({"torch_dtype": "half"}, ElementType.FLOAT16),
         ({"torch_dtype": "float8_e4m3fn"}, ElementType.FLOAT8E4M3FN),
         ({"torch_dtype": None}, None),

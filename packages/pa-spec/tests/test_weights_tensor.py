@@ -278,7 +278,7 @@ def test_claimed_number_of_experts_costs_no_time(tmp_path: Path) -> None:
     config = {
         "model_type": "mixtral",
         "architectures": ["MixtralForCausalLM"],
-        "num_local_experts": 2**61,
+        "num_local_experts": 2**31 - 1,
         "num_experts_per_tok": 2,
     }
     start = time.perf_counter()

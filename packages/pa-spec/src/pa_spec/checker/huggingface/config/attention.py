@@ -70,7 +70,9 @@ def _check(fields: Fields, family: Family, heads: Heads) -> None:
     ):
         allowed = f"a multiple of num_attention_heads={heads.num_heads}"
         fields.refuse("config.contradiction", "hidden_size", heads.hidden_size, allowed=allowed)
-    elif family.rules.get("fills_hidden") and heads.num_heads * heads.head_size != heads.hidden_size:
+    elif (
+        family.rules.get("fills_hidden") and heads.num_heads * heads.head_size != heads.hidden_size
+    ):
         allowed = f"heads that are hidden_size={heads.hidden_size} wide together"
         found = f"{heads.num_heads} heads of {heads.head_size}"
         fields.refuse("config.contradiction", "head_dim", found, allowed=allowed)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from pa_spec.checker.huggingface.config.declaration import declarations
 from pa_spec.contract.data import by_id, names, records, table
 
 
@@ -80,7 +81,8 @@ class Refusal:
 @cache
 def families() -> Mapping[str, Family]:
     """Return every family by its model_type."""
-    return by_id(records(Family, _rows("family")), "model_type")
+    rows = [_with_class_defaults(row) for row in _rows("family")]
+    return by_id(records(Family, rows), "model_type")
 
 
 @cache
@@ -93,6 +95,14 @@ def nested_models() -> Mapping[str, Nested]:
 def refusals() -> Mapping[str, Refusal]:
     """Return every refused model_type."""
     return by_id(records(Refusal, _rows("refusal")), "model_type")
+
+
+def _with_class_defaults(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Add the defaults that a family's class has for keys that only its tensors depend on."""
+    name = row.get("rules", {}).get("read_as", row["model_type"])
+    declared = declarations().get(name)
+    defaults = dict(declared.defaults) if declared is not None else {}
+    return {**row, "defaults": {**defaults, **row["defaults"]}}
 
 
 def _rows(kind: str) -> list[Mapping[str, Any]]:

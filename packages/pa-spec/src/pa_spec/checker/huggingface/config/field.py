@@ -126,7 +126,7 @@ class Fields:
         value = self._value(key, default)
         if value is None and not self._is_bad_null(key):
             return None
-        if not _is_number(value):
+        if not is_number(value):
             self.refuse("config.not_a_number", key, value, case="number")
             return None
         if not above < value <= MAX_NUMBER:
@@ -166,7 +166,7 @@ class Fields:
     def numbers(self, key: str) -> tuple[float, ...]:
         """Return a list of finite numbers."""
         value = self._values.get(key)
-        if not isinstance(value, list) or not all(_is_number(each) for each in value):
+        if not isinstance(value, list) or not all(is_number(each) for each in value):
             self.refuse("config.not_a_number", key, value, case="numbers")
             return ()
         return tuple(float(each) for each in value)
@@ -200,7 +200,8 @@ class Fields:
         return key in self._values and key not in self._nullable
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     # An integer of a thousand digits has no float; it is out of every range.

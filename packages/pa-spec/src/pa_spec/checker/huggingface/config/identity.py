@@ -87,6 +87,9 @@ def _identify_nested(
     model_type = within.text("model_type", nested.text_model_type)
     if outer.is_broken:
         return None
+    if nested.is_fixed and model_type != nested.text_model_type:
+        allowed = f"{nested.text_model_type}: the class takes no other decoder"
+        within.report("config.ignored", "model_type", model_type, allowed=allowed)
     family = _family(within, nested.text_model_type if nested.is_fixed else model_type)
     if family is None:
         return None
@@ -136,11 +139,16 @@ def _family_fields(
 def _architecture(fields: Fields, written: tuple[str, ...], known: tuple[str, ...]) -> str:
     """Return the class that the file names first, else the family's own."""
     strangers = [each for each in written if each.endswith(("ForCausalLM", "LMHeadModel"))]
-    if strangers and not set(written) & set(known):
+    if set(written) & set(known):
+        return written[0]
+    if strangers:
         value = fields.raw("model_type")
         fields.report(
             "config.disagreement", "architectures", strangers[0], winner="model_type", value=value
         )
+    elif written and not any(each.endswith("ForConditionalGeneration") for each in written):
+        allowed = f"{known[0]}, which generates text, and as which the model is checked"
+        fields.report("config.ignored", "architectures", written[0], allowed=allowed)
     return written[0] if written else known[0]
 
 

@@ -7,9 +7,11 @@ from types import MappingProxyType
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
+from pa_spec.checker.huggingface.config.declared_key import check_declared
 from pa_spec.checker.huggingface.config.field import Fields
 from pa_spec.checker.huggingface.config.identity import Identity, identify
 from pa_spec.checker.huggingface.config.manifest import state_manifest
+from pa_spec.checker.huggingface.config.outside import check_outside
 from pa_spec.checker.huggingface.config.tie import read_tie
 from pa_spec.checker.huggingface.decoder.block import resolve_blocks
 from pa_spec.checker.huggingface.decoder.chunked import resolve_chunked
@@ -43,6 +45,15 @@ _OTHER_NAMES = MappingProxyType(
 )
 """Names of torch that ONNX spells otherwise."""
 
+_INTEGERS = (
+    ElementType.INT8,
+    ElementType.UINT8,
+    ElementType.INT32,
+    ElementType.INT64,
+    ElementType.BOOL,
+)
+"""Types that no model's parameters are made in."""
+
 _CACHED = (ElementType.FLOAT16, ElementType.BFLOAT16, ElementType.FLOAT32)
 
 
@@ -63,6 +74,8 @@ def resolve_config(
     decoder = _RESOLVERS[identity.family.resolver](identity, cached)
     vocab_size = fields.count("vocab_size")
     is_tied = read_tie(identity)
+    check_declared(fields, identity.family)
+    check_outside(identity)
     if decoder is None or fields.is_broken or outer.is_broken:
         return None
     return ModelMeaning(
@@ -96,19 +109,34 @@ def read_element_type(fields: Fields, outer: Fields) -> ElementType | None:
     In a nested file the outer keys come first.
     """
     found = _written_type(outer)
-    return _written_type(fields) if found is None and outer is not fields else found
+    if outer is fields:
+        return found
+    inside = _written_type(fields)
+    if found is not None and inside is not None and found is not inside:
+        name, winner = _type_key(fields), _type_key(outer)
+        fields.report(
+            "config.disagreement",
+            name,
+            fields.raw(name),
+            winner=f"the file's {winner}",
+            value=outer.raw(winner),
+        )
+    return inside if found is None else found
+
+
+def _type_key(fields: Fields) -> str:
+    return "dtype" if "dtype" in fields else "torch_dtype"
 
 
 def _written_type(fields: Fields) -> ElementType | None:
-    older = fields.text("torch_dtype").removeprefix("torch.")
-    newer = fields.text("dtype").removeprefix("torch.")
+    older, newer = fields.text("torch_dtype"), fields.text("dtype")
+    key = _type_key(fields)
     name = newer or older
-    if fields.is_broken or not name:
+    if fields.is_broken or key not in fields:
         return None
-    known = {each.value: each for each in ElementType}
+    known = {each.value: each for each in ElementType if each not in _INTEGERS}
     known |= _OTHER_NAMES
     if name not in known:
-        key = "dtype" if newer else "torch_dtype"
         allowed = f"one of {', '.join(each.value for each in _CACHED)}"
         fields.refuse("config.unknown_value", key, name, allowed=allowed)
         return None

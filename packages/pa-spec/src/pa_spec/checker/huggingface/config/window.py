@@ -85,10 +85,17 @@ def read_windows(
 
 def report_unread_window(fields: Fields) -> None:
     """Report a window in a family whose masks know none."""
-    if "sliding_window" in fields:
-        allowed = "null: the family's layers attend to everything"
-        found = fields.raw("sliding_window")
-        fields.report("config.ignored", "sliding_window", found, allowed=allowed)
+    _report_unread(fields, "sliding_window", "null: the family's layers attend to everything")
+
+
+def report_unread_chunks(fields: Fields) -> None:
+    """Report chunks in a family whose masks know none."""
+    _report_unread(fields, "attention_chunk_size", "null: the family's masks know no chunks")
+
+
+def _report_unread(fields: Fields, key: str, allowed: str) -> None:
+    if key in fields:
+        fields.report("config.ignored", key, fields.raw(key), allowed=allowed)
 
 
 def _refuse_missing_window(fields: Fields, *, is_written: bool) -> None:
@@ -104,8 +111,10 @@ def _refuse_missing_window(fields: Fields, *, is_written: bool) -> None:
 
 def _none(case: _Case) -> _Types:
     # The layers attend to everything, but transformers' caches go by layer_types.
-    window = case.fields.optional_count("sliding_window") if SLIDING in case.written else None
-    return (FULL,) * case.layers, window
+    if SLIDING in case.written:
+        return (FULL,) * case.layers, case.fields.optional_count("sliding_window")
+    report_unread_window(case.fields)
+    return (FULL,) * case.layers, None
 
 
 def _always(case: _Case) -> _Types:

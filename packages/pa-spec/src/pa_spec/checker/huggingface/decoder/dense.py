@@ -14,7 +14,12 @@ from pa_spec.checker.huggingface.config.attention import (
 from pa_spec.checker.huggingface.config.family import Family
 from pa_spec.checker.huggingface.config.field import Fields
 from pa_spec.checker.huggingface.config.identity import Identity
-from pa_spec.checker.huggingface.config.window import SLIDING, read_windows, rotated_layers
+from pa_spec.checker.huggingface.config.window import (
+    SLIDING,
+    read_windows,
+    report_unread_chunks,
+    rotated_layers,
+)
 from pa_spec.checker.huggingface.rope.family_rope import read_ropes
 from pa_spec.checker.meaning import LayerKind, LayerMeaning, RopeMeaning
 
@@ -54,7 +59,6 @@ def resolve_dense(identity: Identity) -> Decoder | None:
     )
     final_softcap = read_softcap(fields, final_softcap_key(family))
     fields.count("max_position_embeddings")
-    _refuse_both_directions(fields)
     found = None if fields.is_broken else _layers(fields, family, shared, count)
     return None if found is None else Decoder(*found, heads.hidden_size, final_softcap)
 
@@ -63,6 +67,7 @@ def _layers(
     fields: Fields, family: Family, shared: LayerMeaning, count: int
 ) -> tuple[tuple[LayerMeaning, ...], tuple[RopeMeaning, ...]] | None:
     types, windows = read_windows(fields, family, count)
+    report_unread_chunks(fields)
     is_rotated = _rotated(fields, family, types)
     used = {each for each, rotated in zip(types, is_rotated, strict=True) if rotated}
     by_type = read_ropes(fields, family, shared.head_size, used)
@@ -85,13 +90,6 @@ def final_softcap_key(family: Family) -> str:
     """Return the key of the cap of the vocabulary's logits, "" where the family has none."""
     key = "final_logit_softcapping"
     return key if key in family.nullable else ""
-
-
-def _refuse_both_directions(fields: Fields) -> None:
-    key = "use_bidirectional_attention"
-    if fields.raw(key) not in (None, False):
-        allowed = "causal attention (false, or no such key)"
-        fields.refuse("config.unsupported", key, fields.raw(key), allowed=allowed)
 
 
 def _rotated(fields: Fields, family: Family, types: Sequence[str]) -> tuple[bool, ...]:

@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from pa_spec.checker.huggingface.config.family import Family
 from pa_spec.checker.huggingface.config.field import Fields
 from pa_spec.checker.huggingface.config.identity import Identity
-from pa_spec.checker.huggingface.config.window import FULL, read_layer_types, report_unread_window
+from pa_spec.checker.huggingface.config.window import (
+    FULL,
+    read_layer_types,
+    report_unread_chunks,
+    report_unread_window,
+)
 from pa_spec.checker.huggingface.decoder.dense import MAX_LAYERS, Decoder
 from pa_spec.checker.huggingface.rope.family_rope import read_ropes
 from pa_spec.checker.huggingface.rope.parameter import NOT_NEGATIVE
@@ -42,6 +47,7 @@ def resolve_latent(identity: Identity) -> Decoder | None:
     widths = _widths(fields, family)
     _check_layer_types(fields, family, layers)
     report_unread_window(fields)
+    report_unread_chunks(fields)
     if fields.is_broken:
         return None
     rope = read_ropes(fields, family, widths.rotated).get(FULL)

@@ -9,7 +9,11 @@ from pa_spec.checker.huggingface.config.attention import has_qk_norm, read_heads
 from pa_spec.checker.huggingface.config.family import Family
 from pa_spec.checker.huggingface.config.field import Fields
 from pa_spec.checker.huggingface.config.identity import Identity
-from pa_spec.checker.huggingface.config.window import FULL, report_unread_window
+from pa_spec.checker.huggingface.config.window import (
+    FULL,
+    report_unread_chunks,
+    report_unread_window,
+)
 from pa_spec.checker.huggingface.decoder.dense import Decoder
 from pa_spec.checker.huggingface.decoder.mixture import CONV, HYBRID, LINEAR, read_kinds
 from pa_spec.checker.huggingface.decoder.state_reader import read_rows
@@ -50,6 +54,7 @@ def resolve_mixed(identity: Identity, activation: ElementType) -> Decoder | None
     made = _layer_kinds(attention, rows, _STATE_KINDS[str(family.rules["state"])])
     _report_unread(fields, family)
     report_unread_window(fields)
+    report_unread_chunks(fields)
     return Decoder(tuple(made[kind] for kind in kinds), ropes, heads.hidden_size)
 
 

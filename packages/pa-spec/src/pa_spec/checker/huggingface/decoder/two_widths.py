@@ -8,13 +8,19 @@ from typing import Any
 from pa_spec.checker.huggingface.config.attention import read_softcap
 from pa_spec.checker.huggingface.config.field import Fields
 from pa_spec.checker.huggingface.config.identity import Identity
-from pa_spec.checker.huggingface.config.window import FULL, SLIDING, read_layer_types
+from pa_spec.checker.huggingface.config.window import (
+    FULL,
+    SLIDING,
+    read_layer_types,
+    report_unread_chunks,
+)
 from pa_spec.checker.huggingface.decoder.dense import MAX_LAYERS, Decoder
 from pa_spec.checker.huggingface.decoder.layer_width import Width, read_widths
 from pa_spec.checker.huggingface.rope.reader import ORIGINAL, RopeFrame, read_rope
 from pa_spec.checker.meaning import NO_WINDOW, LayerKind, LayerMeaning, RopeMeaning
 
 _PERIOD = 6
+OLDER_FULL = "attention"
 _DEFAULT_ROPES: Mapping[str, Any] = {
     SLIDING: {"rope_type": "default", "rope_theta": 10000.0},
     FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
@@ -34,6 +40,7 @@ def resolve_two_widths(identity: Identity) -> Decoder | None:
     if fields.is_broken:
         return None
     types = _layer_types(fields, layers)
+    report_unread_chunks(fields)
     widths = read_widths(fields, types)
     objects = _rope_objects(fields, types)
     sources = _shared_caches(fields, types)
@@ -78,7 +85,10 @@ def _layer_types(fields: Fields, layers: int) -> tuple[str, ...]:
     """Return the layers' types; whatever is written, the class makes the last a full one."""
     written = read_layer_types(fields, layers)
     unknown = sorted(set(written) - {SLIDING, FULL})
-    if unknown:
+    if OLDER_FULL in fields.texts("layer_types")[:-1]:
+        # The class sizes its layers before it takes the older name for today's.
+        unknown.append(OLDER_FULL)
+    if unknown and not fields.is_broken:
         allowed = f"{SLIDING} or {FULL}"
         fields.refuse("config.unknown_value", "layer_types", ", ".join(unknown), allowed=allowed)
         written = ()

@@ -41,9 +41,19 @@ def read_ropes(
         return {}
     _compare_theta(fields, source)
     rope = _READERS[family.rope](fields, source, frame)
+    _refuse_null_width(fields, family, rope.kind)
     if "sections" in family.rules:
         rope = with_sections(fields, family, rope)
     return {FULL: rope, SLIDING: rope}
+
+
+def _refuse_null_width(fields: Fields, family: Family, kind: str) -> None:
+    """Refuse a head_dim that kinds compute with as it stands, where the class leaves it null."""
+    rule = family.rules.get("rope_head_size", "")
+    is_null = rule == "written" or (rule == "not_null" and fields.is_written("head_dim"))
+    if is_null and "head_dim" not in fields and kind in ("dynamic", "yarn", "longrope"):
+        found = "null" if fields.is_written("head_dim") else "nothing"
+        fields.refuse("config.missing", "head_dim", found)
 
 
 def _theta(fields: Fields, key: str, default: float) -> float:
