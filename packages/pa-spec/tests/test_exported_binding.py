@@ -142,6 +142,21 @@ def test_paged_caches_are_alike_within_their_group() -> None:
 
 
 @pytest.mark.spec("V81")
+def test_blocks_of_no_configured_size_are_alike() -> None:
+    document = configured({"engine.dynamic_batching.block_size": 0})
+    longer = both(64, 32, 2, 32, layer=1)
+    first = [past(0, "key", 64, 16, 2, 32), longer["more"]]
+    outputs = [present(0, "key", 64, 16, 2, 32), *longer["outputs"]]
+
+    assert found_in(document, graph(*first, outputs=outputs))[1:] == [
+        (
+            "model.decoder.state_groups: past_key_values.1.key: expected [64, 16, 2, 32], "
+            "the shape of past_key_values.0.key, got [64, 32, 2, 32] (V81)"
+        )
+    ]
+
+
+@pytest.mark.spec("V81")
 def test_the_number_of_blocks_may_differ_as_it_does_with_rings() -> None:
     fewer = both(8, 16, 2, 32, layer=1)
 
@@ -195,6 +210,27 @@ def test_fixed_state_has_a_dynamic_batch_axis_and_static_rows(
     expected = [] if message is None else [f"model.decoder.state_groups: {CONV}: {message}"]
 
     assert found_in(configured({GROUPS: HYBRID}), model) == expected
+
+
+@pytest.mark.spec("V84")
+def test_rows_that_only_the_output_leaves_open_are_reported() -> None:
+    model = graph(
+        fixed("batch_size", 128, 3), outputs=[fixed("batch_size", "channels", 3, name="present")]
+    )
+
+    assert found_in(configured({GROUPS: HYBRID}), model) == [
+        (
+            "model.decoder.state_groups: present.1.conv_state: expected static extents of at least "
+            "1 behind the batch axis, got [batch_size, channels, 3] (V84)"
+        )
+    ]
+
+
+@pytest.mark.spec("V82")
+def test_state_is_not_missed_where_its_group_may_be_of_the_wrong_kind() -> None:
+    document = configured({GROUPS: [{"kind": "fixed_conv", "layer_ids": [0, 1]}]})
+
+    assert ids_in(found_in(document, graph())) == ["V82"]
 
 
 @pytest.mark.spec("V80", "V84")

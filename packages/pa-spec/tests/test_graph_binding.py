@@ -37,6 +37,19 @@ def test_a_decoder_as_exported_has_no_findings(tmp_path: Path) -> None:
     assert checked(tmp_path, lambda _: None) == []
 
 
+def test_two_outputs_that_could_be_a_caches_are_not_held_against_a_node(tmp_path: Path) -> None:
+    def ambiguous(model: ModelProto) -> None:
+        last(model).output[1] = "cache.7.key"
+        edge = next(each for each in model.graph.output if each.name == "present.1.key")
+        edge.name = "cache.7.key"
+        for name in ("first.1.key", "second.1.key"):
+            model.graph.node.append(helper.make_node("Identity", ["cache.7.key"], [name]))
+            dims = [each.dim_param or each.dim_value for each in edge.type.tensor_type.shape.dim]
+            model.graph.output.append(helper.make_tensor_value_info(name, HALF, dims))
+
+    assert checked(tmp_path, ambiguous) == []
+
+
 @pytest.mark.rule("V54")
 def test_a_cache_output_is_the_graph_output_of_its_cache(tmp_path: Path) -> None:
     def cross(model: ModelProto) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import isclose, sqrt
 from pathlib import Path
 
@@ -65,7 +66,11 @@ def compare_graph(
         ("exported.scale_differs", "scale", _scale),
         ("exported.softcap_differs", "softcap", _softcap),
         ("exported.sink_differs", "head_sink", _sink),
-        ("exported.rotary_differs", "do_rotary", lambda each: _rotates(each, graph)),
+        (
+            "exported.rotary_differs",
+            "do_rotary",
+            partial(_rotates, may_be_elsewhere=_may_rotate(graph)),
+        ),
         ("exported.rotary_differs", "rotary_interleaved", lambda each: _pairs(each, meaning)),
         ("exported.rotary_differs", "cos_cache", lambda each: _rotary(each, dims)),
     )
@@ -170,10 +175,10 @@ def _sink(each: LayerNode) -> tuple[object, object]:
     return words[each.meaning.has_sink], words[has_sink]
 
 
-def _rotates(each: LayerNode, graph: Graph) -> tuple[object, object]:
+def _rotates(each: LayerNode, *, may_be_elsewhere: bool) -> tuple[object, object]:
     """Compare whether positions are rotated, where no other node can do it for this one."""
     wanted, actual = each.meaning.rope is not None, each.node.attributes.get("do_rotary") == 1
-    if wanted and not actual and _may_rotate(graph):
+    if wanted and not actual and may_be_elsewhere:
         return "", ""
     return int(wanted), int(actual)
 

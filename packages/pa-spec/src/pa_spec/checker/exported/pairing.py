@@ -48,7 +48,7 @@ class StateUse:
     @property
     def is_attention(self) -> bool:
         """Whether it is a cache of paged attention."""
-        return self.past in ("past_key_names", "past_value_names")
+        return any(past == self.past for past, _, _ in _CACHES)
 
     def names(self, decoder: Decoder) -> frozenset[str]:
         """Return every name that a finding about it is about, those of both layers."""
@@ -113,8 +113,8 @@ def report_pairing(decoder: Decoder, graph: Graph, pairing: Pairing, first: int)
 
 
 def _uses(decoder: Decoder, graph: Graph) -> Iterator[StateUse]:
+    indices = {row.name: row.index for row in operator_inputs()}
     for node in graph.attention:
-        indices = {row.name: row.index for row in operator_inputs()}
         for past, name, output_index in _CACHES:
             use = _use(decoder, graph, node, past, (indices[name], output_index))
             if use is not None:
@@ -147,8 +147,7 @@ def _use(
         return None
     output = node.outputs[edges[1]] if len(node.outputs) > edges[1] else None
     is_output = output is not None and output in graph.outputs
-    names = {row.index: row.name for row in operator_inputs()}
-    name = names[edges[0]] if past in ("past_key_names", "past_value_names") else past
+    name = next((name for key, name, _ in _CACHES if key == past), past)
     return StateUse(
         node=node,
         past=past,
@@ -189,7 +188,7 @@ def _places(use: StateUse) -> frozenset[tuple[str, str]]:
 def _report_crossed(decoder: Decoder, graph: Graph, found: Sequence[StateUse]) -> None:
     first = found[0]
     place = Place(graph.file, first.node.place)
-    actual = shown(first.output) + _more(found, "outputs")
+    actual = shown(first.output) + _more(found)
     words = {"output": shown(first.wanted), "cache": shown(first.cache)}
     if first.is_attention:
         decoder.findings.add("V54", place, first.output_name, actual, case="crossed", **words)
@@ -199,11 +198,11 @@ def _report_crossed(decoder: Decoder, graph: Graph, found: Sequence[StateUse]) -
 
 def _report_misplaced(decoder: Decoder, graph: Graph, found: Sequence[StateUse]) -> None:
     first = found[0]
-    actual = f"{shown(first.cache)}, as {first.named} has it" + _more(found, "inputs")
+    actual = f"{shown(first.cache)}, as {first.named} has it" + _more(found)
     place = Place(graph.file, first.node.place)
     words = {"template": first.past}
     decoder.findings.add("exported.state_misplaced", place, first.name, actual, **words)
 
 
-def _more(found: Sequence[StateUse], what: str) -> str:
-    return f", and {len(found) - 1} more {what}" if len(found) > 1 else ""
+def _more(found: Sequence[StateUse]) -> str:
+    return f", and {len(found) - 1} more" if len(found) > 1 else ""
