@@ -8,63 +8,66 @@ from pathlib import Path
 import pytest
 from check_runs import engine_file, run
 from pa_spec import InputUnusable
-from pa_spec.checker import CheckOptions, check_model
+from pa_spec.checker import CheckOptions, Verdict, check_model
 
-REFUSED = {
-    "config for Hugging Face": (
-        '{"model_type": "llama"}',
-        ["--config", "x"],
-        (
-            "config: given for a Hugging Face model; allowed: a folder with genai_config.json, "
-            "which is compared with the config.json"
-        ),
-    ),
-    "config for an engine": (
-        "{}",
-        ["--config", "x"],
-        (
-            "config: given for an engine configuration; allowed: a folder with "
-            "genai_config.json, which is compared with the config.json"
-        ),
-    ),
-    "empty config": (
-        "{}",
-        ["--config", ""],
-        "config: an empty path; allowed: a config.json, or a folder with one",
-    ),
-    "memory for an engine": (
-        "{}",
-        ["--memory", "1GiB", "--length", "1"],
-        (
-            "memory, length: given for an engine configuration; allowed: a config.json, "
-            "which says what a sequence takes"
-        ),
-    ),
-}
+EXPORT = "an export (a folder with genai_config.json), which is compared with the configuration"
+MODEL = "a Hugging Face model (config.json), which says what a sequence takes"
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_option_that_says_nothing_about_what_is_checked_is_refused(
-    tmp_path: Path, name: str
+@pytest.mark.parametrize(
+    ("content", "options", "expected"),
+    [
+        (
+            '{"model_type": "nope"}',
+            CheckOptions(reference_config="x"),
+            f"config: expected {EXPORT}, got a Hugging Face model (file.option_unused)",
+        ),
+        (
+            '{"engine": {}}',
+            CheckOptions(reference_config="x"),
+            f"config: expected {EXPORT}, got an engine configuration (file.option_unused)",
+        ),
+        (
+            '{"engine": {}}',
+            CheckOptions(memory_bytes=1, length_tokens=1),
+            f"memory, length: expected {MODEL}, got an engine configuration (file.option_unused)",
+        ),
+    ],
+)
+def test_option_that_says_nothing_about_what_is_checked_is_reported(
+    tmp_path: Path, content: str, options: CheckOptions, expected: str
 ) -> None:
-    content, options, expected = REFUSED[name]
-    path = engine_file(tmp_path, '{"engine": {}}' if content == "{}" else content)
+    report = check_model(engine_file(tmp_path, content), options)
 
-    ran = run(path, *options)
-
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr == f"pa-spec: {expected}\n"
+    assert str(report.findings[0]) == expected
+    assert report.verdict is Verdict.UNREADABLE
 
 
 @pytest.mark.parametrize(
     ("file", "kind"),
     [("model.onnx", "an ONNX file"), ("genai_config.json", "an exported model")],
 )
-def test_memory_is_refused_for_graphs_and_exports(tmp_path: Path, file: str, kind: str) -> None:
+def test_memory_is_reported_for_graphs_and_exports(tmp_path: Path, file: str, kind: str) -> None:
     (tmp_path / file).write_text("{}")
 
-    with pytest.raises(InputUnusable, match=f"memory, length: given for {kind}"):
-        check_model(tmp_path, CheckOptions(memory_bytes=1, length_tokens=1))
+    report = check_model(tmp_path, CheckOptions(memory_bytes=1, length_tokens=1))
+
+    found = [each for each in report.findings if each.id == "file.option_unused"]
+    assert [(each.name, each.actual) for each in found] == [("memory, length", kind)]
+
+
+def test_config_that_is_used_is_not_reported(tmp_path: Path) -> None:
+    (tmp_path / "genai_config.json").write_text("{}")
+
+    report = check_model(tmp_path, CheckOptions(reference_config=str(tmp_path)))
+
+    assert "file.option_unused" not in [each.id for each in report.findings]
+
+
+def test_empty_config_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputUnusable, match="config: an empty path"):
+        check_model(tmp_path, CheckOptions(reference_config=""))
+    assert run(tmp_path, "--config", "").returncode == 2
 
 
 def test_option_does_not_hide_that_there_is_nothing_to_check(tmp_path: Path) -> None:

@@ -35,12 +35,12 @@ def check_model(path: str | Path, options: CheckOptions = _DEFAULTS) -> Report:
     path: an ONNX file; a folder with genai_config.json, with config.json or with one ONNX file;
     one of these files; or an engine configuration (.json, .toml). Weights are never read.
 
-    Raises InputUnusable for options that are none, or that say nothing about such a path.
+    Raises InputUnusable for options that are none.
     """
     _require_usable(options)
     findings = Findings()
     target = _target(path, findings)
-    _require_effect(options, target.kind)
+    _check_options(options, target.kind, findings)
     facts, meaning = _check(target, findings, options)
     return Report(
         path=str(path),
@@ -138,13 +138,11 @@ def _require_usable(options: CheckOptions) -> None:
         raise InputUnusable("config", "an empty path", "a config.json, or a folder with one")
 
 
-def _require_effect(options: CheckOptions, kind: TargetKind) -> None:
-    """Refuse an option that says nothing about what is checked; nobody should believe it did."""
+def _check_options(options: CheckOptions, kind: TargetKind, findings: Findings) -> None:
+    """Report an option that says nothing about what is checked; nobody should believe it did."""
     if kind is TargetKind.UNKNOWN:
         return
     if options.reference_config is not None and kind is not TargetKind.EXPORTED_FOLDER:
-        allowed = "a folder with genai_config.json, which is compared with the config.json"
-        raise InputUnusable("config", f"given for {_KINDS[kind]}", allowed)
+        findings.add("file.option_unused", Place(), "config", _KINDS[kind], case="config")
     if options.memory_bytes is not None and kind is not TargetKind.HUGGINGFACE_FOLDER:
-        allowed = "a config.json, which says what a sequence takes"
-        raise InputUnusable("memory, length", f"given for {_KINDS[kind]}", allowed)
+        findings.add("file.option_unused", Place(), "memory, length", _KINDS[kind], case="memory")
