@@ -3,7 +3,15 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 import pytest
-from pa_spec import CONTRACT_VERSION, checks, decisions, finding_kinds, invariants, rules
+from pa_spec import (
+    CONTRACT_VERSION,
+    __version__,
+    checks,
+    decisions,
+    finding_kinds,
+    invariants,
+    rules,
+)
 from pa_spec.command import main, text_of
 
 
@@ -95,3 +103,11 @@ def test_command_is_installed_as_pa_spec() -> None:
     (script,) = entry_points(group="console_scripts", name="pa-spec")
 
     assert script.load() is main
+
+
+def test_version_of_package_and_contract_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"pa-spec {__version__}, contract {CONTRACT_VERSION}\n"

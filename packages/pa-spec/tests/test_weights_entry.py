@@ -121,6 +121,16 @@ def test_overlaps_and_gaps_are_reported_where_they_begin(
     assert found[0].endswith("(weights.offsets)")
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_tensor_without_elements_lies_before_the_one_that_begins_with_it(
+    tmp_path: Path, *, is_first: bool
+) -> None:
+    empty = {"e": {"dtype": "F16", "shape": [0, 3], "data_offsets": [12, 12]}}
+    header = empty | header_of(SHAPES) if is_first else header_of(SHAPES) | empty
+
+    assert messages(tmp_path, header, 22) == []
+
+
 @pytest.mark.parametrize("data_bytes", [0, 21, 23, 10**6])
 def test_data_that_is_cut_off_or_has_more_behind_it_is_reported(
     data_bytes: int, tmp_path: Path

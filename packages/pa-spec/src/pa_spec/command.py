@@ -6,6 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping, Sequence
 
+from pa_spec._version import __version__
 from pa_spec.checker.command import add_check, write
 from pa_spec.contract import (
     CONTRACT_VERSION,
@@ -74,6 +75,8 @@ _NAMES = (*_TABLES, *_DOCUMENTS)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status: 2 when it was asked for nonsense."""
     parser = ArgumentParser(prog="pa-spec", description="The contract of paged attention.")
+    version = f"%(prog)s {__version__}, contract {CONTRACT_VERSION}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     show = commands.add_parser("show", help="print a table, or one rule, invariant or check")
     show.add_argument(
