@@ -178,7 +178,7 @@ def test_pa_spec_alone_checks_folders_and_configurations_and_with_its_extra_onnx
 
     assert (folder.returncode, "KV bytes a token  " in folder.stdout) == (0, True), folder.stderr
     assert (engine.returncode, "V29" in engine.stdout) == (1, True), engine.stderr
-    assert (alone.returncode, "pip install 'pa-spec[onnx]'" in alone.stdout) == (2, True)
+    assert (alone.returncode, "pip install 'onnx>=1.20'" in alone.stdout) == (2, True)
     assert (extra.returncode, "expected an ONNX model" in extra.stdout) == (2, True), extra.stderr
 
 

@@ -187,7 +187,7 @@ def test_onnx_file_without_the_library_says_what_to_install(tmp_path: Path) -> N
     ran = run_without_onnx(tmp_path)
 
     assert (ran.returncode, ran.stderr) == (2, "")
-    assert "pip install 'pa-spec[onnx]'" in ran.stdout
+    assert "pip install 'onnx>=1.20'" in ran.stdout
 
 
 def test_folders_and_configurations_are_checked_without_the_onnx_library(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_without_the_onnx_library_the_extra_is_named(
     assert read_graph(path, path.name, findings) is None
     assert [str(each) for each in findings] == [
         (
-            "model.onnx: onnx: expected the onnx library; pip install 'pa-spec[onnx]' installs it, "
+            "model.onnx: onnx: expected the onnx library; pip install 'onnx>=1.20' installs it, "
             "got not installed (graph.onnx_missing)"
         )
     ]
