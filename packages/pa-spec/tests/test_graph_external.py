@@ -6,6 +6,7 @@ Method: one tensor of a decoder moved out of the file.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from onnx import TensorProto, helper
@@ -178,3 +179,77 @@ def test_data_inside_the_file_is_as_long_as_the_tensor(folder: Path) -> None:
         f"model.onnx: embedding: embedding: expected {SIZE} bytes, as shape and type need, "
         f"got {SIZE + 1} bytes (graph.tensor_size)"
     )
+
+
+STORED = "model.onnx: stored: stored: expected"
+
+
+def short(count: int, field: str, actual: str) -> str:
+    """Return what is said of a list that has not as many elements as the shape."""
+    needed = f"{count} elements of {field}, as shape and type need"
+    return f"{STORED} {needed}, got {actual} (graph.tensor_size)"
+
+
+def stored(folder: Path, tensor: TensorProto) -> list[str]:
+    """Check a decoder with one more tensor."""
+    model = decoder(1)
+    model.graph.initializer.append(tensor)
+    return list(map(str, check_model_proto(model, folder)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "count"),
+    [
+        (TensorProto.FLOAT, "float_data", 4),
+        (TensorProto.COMPLEX64, "float_data", 8),
+        (TensorProto.INT64, "int64_data", 4),
+        (TensorProto.INT8, "int32_data", 4),
+        (TensorProto.FLOAT16, "int32_data", 4),
+        (TensorProto.BOOL, "int32_data", 4),
+        (TensorProto.INT4, "int32_data", 2),
+        (TensorProto.DOUBLE, "double_data", 4),
+        (TensorProto.UINT32, "uint64_data", 4),
+        (TensorProto.STRING, "string_data", 4),
+    ],
+)
+def test_numbers_of_a_list_are_as_many_as_the_shape_says(
+    folder: Path, kind: int, field: str, count: int
+) -> None:
+    value: Any = b"1" if kind == TensorProto.STRING else 1
+    for given in (count - 1, count, count + 1):
+        tensor = TensorProto(name="stored", data_type=kind, dims=[2, 2])
+        getattr(tensor, field).extend([value] * given)
+
+        assert stored(folder, tensor) == (
+            [short(count, field, f"{given} there")] if given != count else []
+        )
+
+
+def test_a_tensor_without_data_has_no_elements(folder: Path) -> None:
+    tensor = TensorProto(name="stored", data_type=TensorProto.FLOAT, dims=[0, 2])
+
+    assert stored(folder, tensor) == []
+    tensor.dims[0] = 1
+    assert stored(folder, tensor) == [short(2, "float_data", "0 there")]
+
+
+def test_numbers_are_in_the_list_of_their_type(folder: Path) -> None:
+    tensor = TensorProto(name="stored", data_type=TensorProto.INT64, dims=[1], float_data=[1.0])
+
+    assert stored(folder, tensor) == [short(1, "int64_data", "float_data")]
+
+
+def test_data_is_stored_once(folder: Path) -> None:
+    twice = helper.make_tensor("stored", TensorProto.FLOAT, [1], [1.0])
+    twice.raw_data = bytes(4)
+    beside = TensorProto(name="stored", data_type=TensorProto.FLOAT, dims=[1], raw_data=bytes(4))
+    beside.data_location = TensorProto.EXTERNAL
+    beside.external_data.add(key="location", value="data/weights")
+
+    for tensor, actual in (
+        (twice, "raw_data and float_data"),
+        (beside, "raw_data and external data"),
+    ):
+        assert stored(folder, tensor) == [
+            f"{STORED} data in one place, got {actual} (graph.tensor_size)"
+        ]

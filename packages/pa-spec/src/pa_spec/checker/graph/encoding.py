@@ -12,14 +12,19 @@ from pa_spec.checker.graph.element import shown
 _UNUSED = "doc_string"
 """A description; nobody's program depends on it."""
 
+_REPEATED = 3
+"""A list, as older releases of the protobuf library call it."""
+
 
 class _Fields(NamedTuple):
-    """Names of a kind of message's fields that hold text or further messages."""
+    """Names of a kind of message's fields that hold text or further messages.
+
+    messages: with whether the field is a list.
+    """
 
     texts: tuple[str, ...]
     text_lists: tuple[str, ...]
-    messages: tuple[str, ...]
-    message_lists: tuple[str, ...]
+    messages: tuple[tuple[str, bool], ...]
 
 
 def check_encoding(model: Any, file: str, findings: Findings) -> bool:
@@ -38,7 +43,8 @@ def check_encoding(model: Any, file: str, findings: Findings) -> bool:
         for field, text in _wrong_texts(message):
             right = text.decode("utf-8", "backslashreplace")
             findings.add("graph.not_utf8", Place(file, place), field, f"'{shown(right)}'")
-        stack.extend((each, _within(place, each)) for each in _messages(message))
+        # The last that is put on the stack is looked at next.
+        stack.extend((each, _within(place, each)) for each in reversed(_messages(message)))
     return findings.total == before
 
 
@@ -54,14 +60,15 @@ def _wrong_texts(message: Any) -> Iterator[tuple[str, bytes]]:
                 yield name, text
 
 
-def _messages(message: Any) -> Iterator[Any]:
-    fields = _fields(message.DESCRIPTOR)
-    for name in fields.message_lists:
-        # The first found is the first reported: the stack turns the order around.
-        yield from reversed(getattr(message, name))
-    for name in fields.messages:
-        if message.HasField(name):
-            yield getattr(message, name)
+def _messages(message: Any) -> list[Any]:
+    """Return the messages inside one, in the order of their fields."""
+    found: list[Any] = []
+    for name, is_list in _fields(message.DESCRIPTOR).messages:
+        if is_list:
+            found.extend(getattr(message, name))
+        elif message.HasField(name):
+            found.append(getattr(message, name))
+    return found
 
 
 def _within(place: str, message: Any) -> str:
@@ -81,10 +88,15 @@ def _within(place: str, message: Any) -> str:
 
 @cache
 def _fields(descriptor: Any) -> _Fields:
-    found: tuple[list[str], ...] = ([], [], [], [])
+    texts: list[str] = []
+    text_lists: list[str] = []
+    messages: list[tuple[str, bool]] = []
     for field in descriptor.fields:
-        if field.name == _UNUSED or field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
-            continue
-        is_list = field.is_repeated if hasattr(field, "is_repeated") else field.label == 3
-        found[2 * (field.type == field.TYPE_MESSAGE) + bool(is_list)].append(field.name)
-    return _Fields(*map(tuple, found))
+        is_list = bool(
+            field.is_repeated if hasattr(field, "is_repeated") else field.label == _REPEATED
+        )
+        if field.type == field.TYPE_MESSAGE:
+            messages.append((field.name, is_list))
+        elif field.type == field.TYPE_STRING and field.name != _UNUSED:
+            (text_lists if is_list else texts).append(field.name)
+    return _Fields(tuple(texts), tuple(text_lists), tuple(messages))
