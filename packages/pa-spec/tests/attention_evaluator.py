@@ -1,7 +1,8 @@
 """The operator's formulas (contract section 8) one number at a time, in float64 on plain lists.
 
-It gives the expected numbers of spec/vectors/attention.json. It is written from the formulas and
-shares nothing with any implementation: no array operation, no mask tensor, no running softmax.
+It gives the expected numbers of spec/vectors/attention.json and attention_sizes.json. It is written
+from the formulas and shares nothing with any implementation: no array operation, no mask tensor, no
+running softmax.
 A slot that holds no token is absent from its dictionaries, so reading one is a KeyError.
 """
 
@@ -44,6 +45,8 @@ class Evaluator:
         self.is_latent = self.attributes.get("kv_cache_layout") == "LATENT"
         self.value_size = (self.is_latent and self.attributes["v_head_size"]) or self.head_size
         self.table = self.inputs["block_table"]
+        scales = (each for each in ("k_scale", "v_scale") if each in self.inputs)
+        self.scales = {name: flattened(self.inputs[name]) for name in scales}
         self.rows = [
             (row, past, list(range(first, end)))
             for row, (past, (first, end)) in enumerate(
@@ -166,8 +169,7 @@ class Evaluator:
 
     def scale_of(self, name: str, head: int, channel: int) -> float:
         """Section 8.5: one number, or scale[h * D + c]."""
-        scale = self.inputs["v_scale" if name == "value_cache" else "k_scale"]
-        flat = flattened(scale)
+        flat = self.scales["v_scale" if name == "value_cache" else "k_scale"]
         return flat[0] if len(flat) == 1 else flat[head * self.head_size + channel]
 
     def store(self, name: str, head: int, x: Row) -> list[float]:

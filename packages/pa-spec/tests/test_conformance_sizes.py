@@ -14,16 +14,14 @@ from typing import Any
 import broken_sizes
 import numpy as np
 import pytest
+from attention_cases import FLOATS
 from naive_operator import NaiveOperator
 from pa_spec import ElementType, vectors
 from pa_spec.conformance import CaseStatus, Declaration, OperatorCall, run
 from pa_spec.conformance.attention import attention_problems
-from pa_spec.conformance.problem import Fill
+from pa_spec.conformance.problem import Fill, Problem
 from pa_spec.conformance.wanted import EXACT, Wanted, drawn
 from size_cases import drawn_number
-
-FLOAT32_ONLY = Declaration(element_types=frozenset({ElementType.FLOAT32}))
-BFLOAT16_ONLY = Declaration(element_types=frozenset({ElementType.BFLOAT16}))
 
 
 class Facts:
@@ -91,10 +89,12 @@ CAUGHT: tuple[tuple[type[NaiveOperator], Wrong], ...] = (
 )
 
 
-def failures(operator: NaiveOperator, declaration: Declaration) -> set[str]:
-    report = run(operator, declaration)
-    failed = {each.id for each in report.of(CaseStatus.FAILED)}
-    return {each for each in failed if each.startswith("attention")}
+def problems(element_type: str) -> list[Problem]:
+    return [each for each in attention_problems() if each.id.endswith(f"/{element_type}")]
+
+
+def is_caught(operator: NaiveOperator, problem: Problem) -> bool:
+    return problem.examine(operator, Declaration()).status is CaseStatus.FAILED
 
 
 def test_every_wrong_operator_is_in_the_list() -> None:
@@ -110,14 +110,20 @@ def test_every_wrong_operator_is_in_the_list() -> None:
 def test_a_fault_of_a_size_fails_every_call_of_that_size_and_no_other(
     operator: type[NaiveOperator], is_wrong: Wrong
 ) -> None:
-    reached = {
-        problem.id
-        for problem in attention_problems()
-        if problem.id.endswith("/float32") and is_wrong(Facts(problem.build(Fill.MARK)))
-    }
+    found = {each.id for each in problems("float32") if is_caught(operator(), each)}
+    coarse = [each for each in problems("bfloat16") if is_wrong(Facts(each.build(Fill.MARK)))]
 
-    assert failures(operator(), FLOAT32_ONLY) == reached != set()
-    assert failures(operator(), BFLOAT16_ONLY)
+    assert found == {
+        each.id for each in problems("float32") if is_wrong(Facts(each.build(Fill.MARK)))
+    }
+    assert any(is_caught(operator(), each) for each in coarse)
+
+
+def test_the_examination_reports_all_of_them() -> None:
+    report = run(broken_sizes.WrongAtThreeKvHeads())
+
+    failed = {each.id for each in report.of(CaseStatus.FAILED)}
+    assert {f"attention_sizes/heads_9_of_3/{name}" for name in FLOATS} <= failed
 
 
 def test_numbers_are_drawn_alike_one_by_one_and_in_arrays() -> None:
