@@ -26,6 +26,15 @@ transformers.logging.set_verbosity_error()
 
 PROBE = "paged_probe"
 _FAR = 2**40
+_DECODERS = (
+    "model.language_model",
+    "model.text_model",
+    "model.decoder",
+    "model",
+    "transformer",
+    "gpt_neox",
+    "language_model.model",
+)
 _QUERY_NORMS = {"q_norm", "q_layernorm", "query_layernorm"}
 
 
@@ -78,10 +87,14 @@ class Seen:
     def angles(self, tokens: int, layer_type: str = "") -> tuple[Tensor, float]:
         """Return the angle of position 1 for each pair, and the multiplier of cos and sin."""
         rotary = self.text.rotary_emb.rebuilt()
-        positions = torch.tensor([[1, tokens - 1]])
+        is_table = hasattr(rotary, "embed_positions")  # GPT-J's, with the sines first
+        last = min(tokens, len(rotary.embed_positions)) if is_table else tokens
+        positions = torch.tensor([[1, last - 1]])
         values = torch.zeros(1, dtype=torch.float32)
         by_type = {"layer_type": layer_type} if layer_type else {}
         cos, sin = (each[0, 0].double() for each in rotary(values, positions, **by_type))
+        if is_table:
+            return torch.atan2(cos, sin), 1.0
         half = cos.numel() // 2
         if torch.equal(sin[:half], sin[half:]):
             cos, sin = cos[:half], sin[:half]
@@ -118,7 +131,7 @@ def _observe(config: dict[str, Any]) -> Seen:
     for layer in layers:
         _silence_experts(layer)
     if hasattr(text, "rotary_emb"):
-        text.rotary_emb = _HostRotary(text.rotary_emb)
+        text.rotary_emb = _HostRotary(text.rotary_emb, text.config)
     with _recorded_rotation(layers) as rotations, torch.device("meta"), torch.no_grad():
         _CALLS.clear()
         text(input_ids=torch.zeros(1, 1, dtype=torch.long), use_cache=True)
@@ -140,7 +153,7 @@ def _construct(config: Any) -> Any:
 
 def _decoder(model: Any) -> Any:
     """Return the module that holds the decoder's layers."""
-    for name in ("model.language_model", "model", "transformer", "language_model.model"):
+    for name in _DECODERS:
         found = model
         for part in name.split("."):
             found = getattr(found, part, None)
@@ -169,7 +182,7 @@ def _attention(
             kv_num_heads=key.shape[1],
             head_size=query.shape[-1],
             v_head_size=value.shape[-1],
-            scale=float(words["scaling"]),
+            scale=float(words["scaling"]) * (module.scaling if _scales_queries(module) else 1.0),
             softcap=float(words.get("softcap") or 0.0),
             visible=mask.visible,
             has_sink=words.get("s_aux") is not None,
@@ -178,6 +191,11 @@ def _attention(
     )
     shape = (query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
     return torch.empty(shape, dtype=query.dtype, device=query.device), None
+
+
+def _scales_queries(module: nn.Module) -> bool:
+    """Whether queries are scaled before attention is called: OPT's are."""
+    return type(module).__name__ == "OPTAttention"
 
 
 def _mask(*_: Any, mask_function: Callable[..., Any], **__: Any) -> _Marker:
@@ -214,9 +232,9 @@ class _Same(nn.Module):
 class _HostRotary(nn.Module):
     """Stands in for a rotary embedding: some compare lengths, which the meta device cannot."""
 
-    def __init__(self, original: Any) -> None:
+    def __init__(self, original: Any, config: Any) -> None:
         super().__init__()
-        self._kind, self._config = type(original), original.config
+        self._kind, self._config = type(original), getattr(original, "config", config)
         self._host = self.rebuilt()
         self.rope_type = getattr(original, "rope_type", "")
 
@@ -233,6 +251,11 @@ class _HostRotary(nn.Module):
         return tuple(each.to(hidden.device) for each in found)
 
 
+def _attention_module(layer: Any) -> Any:
+    named = (getattr(layer, name, None) for name in ("self_attn", "attention", "attn"))
+    return next((each for each in named if each is not None), None)
+
+
 def _silence_experts(layer: Any) -> None:
     for name in ("mlp", "block_sparse_moe", "feed_forward"):
         block = getattr(layer, name, None)
@@ -244,21 +267,20 @@ def _silence_experts(layer: Any) -> None:
 def _recorded_rotation(layers: Any) -> Iterator[dict[int, tuple[int, bool]]]:
     """Record which layers rotate, how many channels, and whether neighbours form pairs."""
     found: dict[int, tuple[int, bool]] = {}
-    attention = next((each.self_attn for each in layers if hasattr(each, "self_attn")), None)
+    attention = next(filter(None, map(_attention_module, layers)), None)
     module: Any = sys.modules[type(attention).__module__] if attention is not None else None
     rotate = getattr(module, "apply_rotary_pos_emb", None)
     if rotate is None:
         yield found
         return
 
-    def recorded(
-        query: Tensor, key: Tensor, cos: Tensor, sin: Tensor, *more: Any, **words: Any
-    ) -> Any:
+    def recorded(query: Tensor, *more: Any, **words: Any) -> Any:
+        width = words["cos"] if "cos" in words else more[1]
         found[len(_CALLS)] = (
             query.shape[-1],
-            _pairs_neighbours(rotate, cos.shape[-1], query.shape[-1]),
+            _pairs_neighbours(rotate, width.shape[-1], query.shape[-1]),
         )
-        return rotate(query, key, cos, sin, *more, **words)
+        return rotate(query, *more, **words)
 
     module.apply_rotary_pos_emb = recorded
     try:
@@ -269,9 +291,10 @@ def _recorded_rotation(layers: Any) -> Iterator[dict[int, tuple[int, bool]]]:
 
 def _pairs_neighbours(rotate: Callable[..., Any], width: int, channels: int) -> bool:
     """Turn channel 0 by a right angle and see where it arrives."""
+    is_for_one = next(iter(inspect.signature(rotate).parameters)) == "tensor"  # GPT-J's
     with torch.device("cpu"):
         unit = torch.zeros(1, 1, 1, channels)
         unit[..., 0] = 1.0
         cos, sin = torch.zeros(1, 1, width), torch.ones(1, 1, width)
-        turned, _ = rotate(unit, unit, cos, sin)
+        turned = rotate(unit, sin, cos) if is_for_one else rotate(unit, unit, cos, sin)[0]
     return int(turned.abs().argmax()) == 1

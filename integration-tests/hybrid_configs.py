@@ -57,6 +57,18 @@ SMALL: Mapping[str, dict[str, Any]] = {
     "next": _small("qwen3_next", "Qwen3NextForCausalLM", _DELTA),
     "qwen35": _small("qwen3_5_text", "Qwen3_5ForCausalLM", _DELTA),
     "lfm2": _small("lfm2", "Lfm2ForCausalLM", _COMMON),
+    "lfm2_moe": _small(
+        "lfm2_moe",
+        "Lfm2MoeForCausalLM",
+        _COMMON
+        | {
+            "layer_types": ["conv", "full_attention"] * 2,
+            "moe_intermediate_size": 8,
+            "num_dense_layers": 1,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+        },
+    ),
     "granite": _small(
         "granitemoehybrid",
         "GraniteMoeHybridForCausalLM",

@@ -61,6 +61,8 @@ class Oracle:
         inner: Any = self.model
         while not hasattr(inner, "layers"):
             inner = getattr(inner, "language_model", None) or inner.model
+        if hasattr(inner, "pos_emb"):
+            inner.rotary_emb = inner.pos_emb
         self.text = inner
         self.text_config: Any = self.config.get_text_config()
 

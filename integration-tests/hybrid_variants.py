@@ -106,6 +106,8 @@ VARIANTS: tuple[Variant, ...] = (
     _with("lfm2", full_attn_idxs=[0], head_dim=16, tie_embedding=False),
     _with("lfm2", full_attn_idxs=[2], rope_theta=123.0, tie_word_embeddings=False),
     _nested("lfm2_vl", "Lfm2VlForConditionalGeneration", "lfm2", {}, full_attn_idxs=[1]),
+    _with("lfm2_moe"),
+    _with("lfm2_moe", tie_embedding=False, rope_theta=123.0, conv_L_cache=5),
     _nested(
         "lfm2_vl",
         "Lfm2VlForConditionalGeneration",
@@ -114,6 +116,7 @@ VARIANTS: tuple[Variant, ...] = (
         model_type=None,
         full_attn_idxs=[1],
     ),
+    _nested("kimi_k25", "Kimi_K25ForConditionalGeneration", "deepseek3", {}),
     # Mamba.
     _with("granite", layer_types=["mamba", "attention"] * 2),
     _with("granite", layers_block_type=["attention"] * 4, attention_multiplier=0.03),
@@ -218,6 +221,7 @@ FAILING: tuple[Variant, ...] = tuple(
         ("config.contradiction", _with("next", linear_num_value_heads=3)),
         ("config.contradiction", _with("next", linear_num_key_heads=4, linear_num_value_heads=2)),
         ("config.not_a_number", _with("lfm2", conv_L_cache="3")),
+        ("config.missing", _without("lfm2_moe", "layer_types")),
         ("config.unknown_value", _with("lfm2", layer_types=["sliding_attention"] * 4)),
         ("config.unknown_value", _with("granite", layer_types=["conv"] * 4)),
         ("config.contradiction", _with("granite", mamba_n_heads=3)),

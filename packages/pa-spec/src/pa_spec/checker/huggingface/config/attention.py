@@ -52,6 +52,9 @@ def _report_unread_size(fields: Fields, family: Family, head_size: int) -> None:
 def _kv_num_heads(fields: Fields, family: Family, num_heads: int) -> int:
     if "num_key_value_heads" in family.rules.get("required", ()):
         return fields.count("num_key_value_heads")
+    one_if = family.rules.get("one_kv_head_if")
+    if one_if is not None:
+        return 1 if fields.flag(str(one_if)) else num_heads
     if family.reads_kv_heads:
         return fields.optional_count("num_key_value_heads") or num_heads
     written = fields.raw("num_key_value_heads")

@@ -141,6 +141,35 @@ def _minimax_m2(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning
     return replace(rope, rotary_dim=rotated)
 
 
+def _neox(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
+    """Read GPT-NeoX's, whose class has names of its own for the base and the rotated part."""
+    inside = {"rope_theta": fields.number("rotary_emb_base", 10000.0, above=1.0)}
+    inside["partial_rotary_factor"] = fields.number("rotary_pct")
+    for key, read in (("rope_theta", "rotary_emb_base"), ("partial_rotary_factor", "rotary_pct")):
+        if key in fields and not source.is_written(key):
+            fields.report("config.ignored", key, fields.raw(key), allowed=f"{read}, or {key} inside")
+    scaling = fields.object("rope_scaling")
+    key, written = "rope_scaling", scaling
+    if not scaling:
+        key, written = "rope_parameters", fields.object("rope_parameters")
+    return read_rope(fields, fields.inside(key, {**inside, **(written or {})}), frame)
+
+
+def _channels(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
+    """Read GPT-J's: rotary_dim is all that its class reads."""
+    rotated = fields.count("rotary_dim")
+    if not fields.is_broken and (rotated % 2 or rotated > frame.head_size):
+        allowed = f"an even number of channels of {frame.head_size}"
+        fields.refuse("config.out_of_range", "rotary_dim", rotated, allowed=allowed)
+    for key in ("rope_theta", "rope_scaling", "rope_parameters"):
+        if key in fields:
+            allowed = "null: the class has a base of 10000 and no stretching"
+            fields.report("config.ignored", key, fields.raw(key), allowed=allowed)
+    plain = fields.inside(source.place.inside, {"rope_theta": 10000.0})
+    rope = read_rope(fields, plain, replace(frame, rotates_part=False), "default")
+    return replace(rope, rotary_dim=rotated)
+
+
 def _mrope(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
     """Read Qwen2-VL's: mrope is the older name of a default embedding with sections."""
     kind = read_kind(source, (*ROPE_KINDS, "mrope"))
@@ -161,4 +190,5 @@ def _hunyuan(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
 _READERS: Mapping[str, Callable[[Fields, Fields, RopeFrame], RopeMeaning]] = MappingProxyType(
     {"one": read_rope, "phi3": _phi3, "phimoe": _phimoe, "ministral3": _ministral3}
     | {"minimax_m2": _minimax_m2, "hunyuan": _hunyuan, "mrope": _mrope}
+    | {"channels": _channels, "neox": _neox}
 )
