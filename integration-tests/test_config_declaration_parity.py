@@ -10,6 +10,7 @@ import copy
 import dataclasses
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,21 @@ def test_more_experts_for_a_token_than_there_are_fail_and_are_refused(
     assert "num_experts_per_tok" in violations(config, tmp_path)
     run(config | {"num_experts_per_tok": 2}, "eager", 1, 2, 3)
     assert "num_experts_per_tok" not in violations(config | {"num_experts_per_tok": 2}, tmp_path)
+
+
+@pytest.mark.parametrize("index", [0, 2, 3])
+def test_older_name_of_a_layer_type_fails_in_layers_of_two_widths(
+    index: int, tmp_path: Path
+) -> None:
+    types = ["sliding_attention"] * 3 + ["full_attention"]
+    types[index] = "attention"
+    config = config_of("gemma4_text", num_hidden_layers=4, layer_types=types)
+    # Whatever the last one is called, the class makes it a full one.
+    is_last = index == 3
+
+    with nullcontext() if is_last else pytest.raises(ValueError, match="not homogeneous"):
+        run(config, "eager", 1, 2, 3)
+    assert ("layer_types" in violations(config, tmp_path)) != is_last
 
 
 def test_a_router_that_always_takes_two_is_not_held_to_the_key(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ CONTEXT = {"head_dim": 16}
             ),
         ),
         ("llama", "hidden_act", 1, "a string, got 1 (config.wrong_type)"),
+        ("gemma2", "query_pre_attn_scalar", 1.5, "an integer, got 1.5 (config.not_a_number)"),
         ("llama", "attention_bias", "no", "true or false, got no (config.wrong_type)"),
         (
             "phi3",

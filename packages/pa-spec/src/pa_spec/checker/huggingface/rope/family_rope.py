@@ -49,7 +49,8 @@ def read_ropes(
 
 def _refuse_null_width(fields: Fields, family: Family, kind: str) -> None:
     """Refuse a head_dim that kinds compute with as it stands, where the class leaves it null."""
-    rule = family.rules.get("rope_head_size", "")
+    default = "not_null" if family.head_size == "derived" else ""
+    rule = family.rules.get("rope_head_size", default)
     is_null = rule == "written" or (rule == "not_null" and fields.is_written("head_dim"))
     if is_null and "head_dim" not in fields and kind in ("dynamic", "yarn", "longrope"):
         found = "null" if fields.is_written("head_dim") else "nothing"
@@ -147,12 +148,29 @@ def _neox(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
     inside["partial_rotary_factor"] = fields.number("rotary_pct")
     for key, read in (("rope_theta", "rotary_emb_base"), ("partial_rotary_factor", "rotary_pct")):
         if key in fields and not source.is_written(key):
-            fields.report("config.ignored", key, fields.raw(key), allowed=f"{read}, or {key} inside")
+            fields.report(
+                "config.ignored", key, fields.raw(key), allowed=f"{read}, or {key} inside"
+            )
     scaling = fields.object("rope_scaling")
     key, written = "rope_scaling", scaling
     if not scaling:
         key, written = "rope_parameters", fields.object("rope_parameters")
     return read_rope(fields, fields.inside(key, {**inside, **(written or {})}), frame)
+
+
+def _channels(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
+    """Read GPT-J's: rotary_dim is all that its class reads."""
+    rotated = fields.count("rotary_dim")
+    if not fields.is_broken and (rotated % 2 or rotated > frame.head_size):
+        allowed = f"an even number of channels of {frame.head_size}"
+        fields.refuse("config.out_of_range", "rotary_dim", rotated, allowed=allowed)
+    for key in ("rope_theta", "rope_scaling", "rope_parameters"):
+        if key in fields:
+            allowed = "null: the class has a base of 10000 and no stretching"
+            fields.report("config.ignored", key, fields.raw(key), allowed=allowed)
+    plain = fields.inside(source.place.inside, {"rope_theta": 10000.0})
+    rope = read_rope(fields, plain, replace(frame, rotates_part=False), "default")
+    return replace(rope, rotary_dim=rotated)
 
 
 def _channels(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
@@ -191,4 +209,5 @@ _READERS: Mapping[str, Callable[[Fields, Fields, RopeFrame], RopeMeaning]] = Map
     {"one": read_rope, "phi3": _phi3, "phimoe": _phimoe, "ministral3": _ministral3}
     | {"minimax_m2": _minimax_m2, "hunyuan": _hunyuan, "mrope": _mrope}
     | {"channels": _channels, "neox": _neox}
+    | {"channels": _channels}
 )
