@@ -228,6 +228,27 @@ RINGS = (
     ),
 )
 
+WINDOWS = (
+    broken(
+        "narrower window of a ring", "exported.ring_window", attribute("local_window_size", 63, 1)
+    ),
+    broken(
+        "tables exchanged",
+        "exported.ring_table",
+        config=both(
+            at(f"{INPUTS}.block_table", "block_table_windowed"),
+            at(f"{INPUTS}.block_table_windowed", "block_table"),
+        ),
+    ),
+    broken(
+        "ring and node of another window",
+        "exported.window_differs",
+        all_of(attribute("local_window_size", 63, 1), attribute("local_window_size", 63, 2)),
+        at(f"{DECODER}.sliding_window.window_size", 63),
+    ),
+    broken("as exported", ""),
+)
+
 QUANTIZED = (
     broken("no scale", "V46", node_input(14, "")),
     broken("scale of eight", "V47", stored("scales", F32, 8, index=14)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from config_mutations import DECODER
+from typing import Any
+
 from export_mutation import (
     ChangeConfig,
     ChangeGraph,
@@ -14,9 +15,10 @@ from export_mutation import (
     broken,
     node_input,
     rename,
+    typed,
 )
 from graph_mutations import INPUTS, OUTPUTS
-from onnx import ModelProto, NodeProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
 OWN_NAMES = ("kc.%d", "vc.%d", "kco.%d", "vco.%d")
 _GIVEN = (
@@ -114,6 +116,17 @@ def _short_table(model: ModelProto) -> None:
             each.type.tensor_type.shape.dim[0].dim_value = 4096
 
 
+def _exchange(place: str, side: str) -> ChangeConfig:
+    """Exchange the templates of convolutions and recurrences."""
+
+    def change(config: dict[str, Any]) -> None:
+        names = config["model"]["decoder"][place.rpartition(".")[2]]
+        conv, recurrent = (f"{side}_{kind}_names" for kind in ("conv", "recurrent"))
+        names[conv], names[recurrent] = names[recurrent], names[conv]
+
+    return change
+
+
 PAIRS = (
     broken(
         "output templates exchanged",
@@ -171,6 +184,15 @@ PLACES = (
         ),
     ),
     broken(
+        "ids and lengths exchanged",
+        "exported.tensor",
+        config=both(
+            at(f"{INPUTS}.input_ids", "past_sequence_lengths"),
+            at(f"{INPUTS}.past_sequence_lengths", "input_ids"),
+        ),
+    ),
+    broken("ids of float32", "exported.tensor", typed("input_ids", kind=TensorProto.FLOAT)),
+    broken(
         "past lengths as boundaries",
         "exported.input_exchanged",
         config=at(f"{INPUTS}.cumulative_sequence_lengths", "past_sequence_lengths"),
@@ -215,20 +237,17 @@ ROTARY = (
     ),
 )
 
-WINDOWS = (
-    broken(
-        "narrower window of a ring", "exported.ring_window", attribute("local_window_size", 63, 1)
-    ),
-    broken(
-        "ring and node of another window",
-        "exported.window_differs",
-        all_of(attribute("local_window_size", 63, 1), attribute("local_window_size", 63, 2)),
-        at(f"{DECODER}.sliding_window.window_size", 63),
-    ),
-    broken("as exported", ""),
-)
-
 RECURRENT = (
+    broken(
+        "templates of both kinds of fixed state exchanged",
+        "exported.state_misplaced graph.position_ids",
+        config=both(_exchange(INPUTS, "past"), _exchange(OUTPUTS, "present")),
+    ),
+    broken(
+        "input templates of both kinds of fixed state exchanged",
+        "exported.state_crossed graph.position_ids",
+        config=_exchange(INPUTS, "past"),
+    ),
     broken(
         "recurrent outputs of two layers exchanged",
         "exported.state_crossed graph.position_ids",

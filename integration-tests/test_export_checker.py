@@ -45,7 +45,7 @@ SMALL = {
     "slips": slip_mutations.SLIPS,
 }
 RANDOM = {
-    "qwen2_windows": (*config.RINGS, *(each.compared() for each in pairing.WINDOWS)),
+    "qwen2_windows": (*config.RINGS, *(each.compared() for each in config.WINDOWS)),
     "qwen3_5": (*config.STATES, *pairing.RECURRENT),
     "llama": config.QUANTIZED,
     "lfm2": pairing.CONVOLUTION,

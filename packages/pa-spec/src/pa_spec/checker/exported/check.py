@@ -17,8 +17,7 @@ from pa_spec.checker.exported.named import (
     check_named,
     check_names,
     check_slips,
-    has_shape_of,
-    name_of,
+    has_other_ids,
 )
 from pa_spec.checker.exported.pairing import pair_state, report_pairing
 from pa_spec.checker.exported.reading import check_layers_read, check_places
@@ -37,10 +36,8 @@ from pa_spec.checker.graph.graph import Graph
 from pa_spec.checker.report import CheckOptions
 from pa_spec.checker.setting import check_settings, resolved_settings
 from pa_spec.checker.source import read_json
-from pa_spec.contract.configuration import model_tensors
 from pa_spec.state import GroupKind
 
-_IDS = "input_ids"
 _OF_SHAPES = ("graph.shape_contradicts", "graph.node_refused")
 
 
@@ -147,20 +144,15 @@ def _read(folder: Path, file: str, decoder: Decoder) -> tuple[Graph | None, froz
     first = len(list(decoder.findings))
     found = Findings()
     graph = read_graph(folder / file, file, found)
-    is_padded = graph is not None and _has_padded_ids(decoder, graph)
-    # What follows from the rank of the ids is not repeated by shapes.
-    decoder.findings.take(found, without=_OF_SHAPES if is_padded else ())
+    # What follows from the ids' type or rank is not repeated for the nodes that read them.
+    is_other = graph is not None and has_other_ids(decoder, graph)
+    decoder.findings.take(found, without=_OF_SHAPES if is_other else ())
     if graph is None:
         return None, frozenset()
     pairing = pair_state(decoder, graph)
     check_nodes(graph, decoder.findings, decoder.block_size, pairing.cache_outputs())
     crossed = report_pairing(decoder, graph, pairing, first)
     return graph, blamed_tensors(graph, decoder.findings, first) | crossed
-
-
-def _has_padded_ids(decoder: Decoder, graph: Graph) -> bool:
-    ids = graph.inputs.get(name_of(decoder, _IDS))
-    return ids is not None and not has_shape_of(model_tensors()[_IDS], ids.tensor.shape)
 
 
 def _counts(graph: Graph, facts: Mapping[str, str]) -> dict[str, str]:

@@ -53,6 +53,9 @@ def read_decoder(root: Section) -> Decoder | None:
             root.missing("model", "root")
         return None
     model.check_keys(required=("decoder", "vocab_size", "context_length"))
+    model.text("type")
+    for name in ("encoder", "embedding", "vision", "speech"):
+        model.section(name)
     decoder = model.section("decoder")
     if decoder is None:
         if not model.has("decoder"):
@@ -88,8 +91,11 @@ def read_decoder(root: Section) -> Decoder | None:
 def _check_unused(decoder: Section) -> None:
     """Check values that nothing here depends on, as readers do."""
     decoder.integer("hidden_size")
-    kinds = decoder.items("layer_types") or ()
-    if not all(isinstance(each, str) for each in kinds):
+    decoder.integer("conv_cache_size", least=0)
+    decoder.integer("state_update_capacity", least=0)
+    decoder.section("run_options")
+    kinds = decoder.values.get("layer_types", [])
+    if not isinstance(kinds, list) or not all(isinstance(each, str) for each in kinds):
         decoder.wrong("layer_types", "texts")
 
 

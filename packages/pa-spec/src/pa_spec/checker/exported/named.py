@@ -80,15 +80,28 @@ def _check_tensor(
         elif shape is not None and not _are_positions(shape):
             findings.add("V96", place, found.name, shape_text(shape), case="shape")
     elif row.types:
-        if words != _UNKNOWN and found.tensor.element_type not in row.types:
+        if not _has_type_of(row, found):
             allowed = " or ".join(each.value for each in row.types)
             findings.add("exported.tensor", place, found.name, words, allowed=allowed)
-        elif is_sound and not has_shape_of(row, shape):
+        elif is_sound and not _has_shape_of(row, shape):
             actual = shape_text(shape)
             findings.add("exported.tensor", place, found.name, actual, allowed=row.shape)
 
 
-def has_shape_of(row: ModelTensor, shape: SymbolicShape) -> bool:
+def has_other_ids(decoder: Decoder, graph: Graph) -> bool:
+    """Return whether the token ids are of a type or rank that `check_named` reports."""
+    row = model_tensors()["input_ids"]
+    found = graph.inputs.get(name_of(decoder, row.key))
+    return found is not None and not (
+        _has_type_of(row, found) and _has_shape_of(row, found.tensor.shape)
+    )
+
+
+def _has_type_of(row: ModelTensor, found: GraphTensor) -> bool:
+    return type_text(found.tensor) == _UNKNOWN or found.tensor.element_type in row.types
+
+
+def _has_shape_of(row: ModelTensor, shape: SymbolicShape) -> bool:
     """Return whether a shape may be that of a step's tensor: its rank, and numbers like [3]."""
     wanted = row.shape.removeprefix("[").partition("]")[0].split(",")
     if shape is None:

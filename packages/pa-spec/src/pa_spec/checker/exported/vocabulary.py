@@ -80,8 +80,8 @@ def _short_tables(graph: Graph, context: int, blamed: frozenset[str]) -> dict[st
 
 
 def _check_ids(section: Section, vocab_size: int | None) -> None:
-    """Check the ids that begin and pad a sequence; null and -1 stand for none."""
-    for name in ("bos_token_id", "pad_token_id"):
+    """Check the ids of special tokens that end no turn; null and -1 stand for none."""
+    for name in ("bos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id"):
         value = section.values.get(name)
         stands_in = name == "pad_token_id" and not section.has("eos_token_id")
         if value is None or stands_in:

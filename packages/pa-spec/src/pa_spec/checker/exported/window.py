@@ -48,6 +48,9 @@ def check_rings(
     """
     windowed = name_of(decoder, "block_table_windowed")
     if windowed not in graph.inputs:
+        if decoder.window is not None:
+            decoder.window.integer("window_size")
+            decoder.window.items("layers")
         return frozenset()
     if not decoder.section.has(_KEY):
         place = decoder.section.place(_KEY)
