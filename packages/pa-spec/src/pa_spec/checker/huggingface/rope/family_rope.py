@@ -173,21 +173,6 @@ def _channels(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
     return replace(rope, rotary_dim=rotated)
 
 
-def _channels(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
-    """Read GPT-J's: rotary_dim is all that its class reads."""
-    rotated = fields.count("rotary_dim")
-    if not fields.is_broken and (rotated % 2 or rotated > frame.head_size):
-        allowed = f"an even number of channels of {frame.head_size}"
-        fields.refuse("config.out_of_range", "rotary_dim", rotated, allowed=allowed)
-    for key in ("rope_theta", "rope_scaling", "rope_parameters"):
-        if key in fields:
-            allowed = "null: the class has a base of 10000 and no stretching"
-            fields.report("config.ignored", key, fields.raw(key), allowed=allowed)
-    plain = fields.inside(source.place.inside, {"rope_theta": 10000.0})
-    rope = read_rope(fields, plain, replace(frame, rotates_part=False), "default")
-    return replace(rope, rotary_dim=rotated)
-
-
 def _mrope(fields: Fields, source: Fields, frame: RopeFrame) -> RopeMeaning:
     """Read Qwen2-VL's: mrope is the older name of a default embedding with sections."""
     kind = read_kind(source, (*ROPE_KINDS, "mrope"))
@@ -209,5 +194,4 @@ _READERS: Mapping[str, Callable[[Fields, Fields, RopeFrame], RopeMeaning]] = Map
     {"one": read_rope, "phi3": _phi3, "phimoe": _phimoe, "ministral3": _ministral3}
     | {"minimax_m2": _minimax_m2, "hunyuan": _hunyuan, "mrope": _mrope}
     | {"channels": _channels, "neox": _neox}
-    | {"channels": _channels}
 )
