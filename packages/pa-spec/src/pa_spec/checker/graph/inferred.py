@@ -7,11 +7,13 @@ from typing import Any
 
 from pa_spec.checker.graph.element import lengths_of, tensor_of_type
 from pa_spec.checker.graph.schema import CHECK_DOMAIN, register_check_schemas
-from pa_spec.checker.graph.walk import Walk
+from pa_spec.checker.graph.walk import ATTENTION, Walk
 from pa_spec.inference.shape import SymbolicTensor
 
 MAX_COPIED_ELEMENTS = 1024
 """Elements of a constant whose values shapes may depend on (a Reshape's target)."""
+
+_SHAPED, _SCORES = 5, 4
 
 
 def infer_types(model: Any, walk: Walk) -> dict[str, SymbolicTensor] | None:
@@ -59,6 +61,9 @@ def _copy(model: Any, walk: Walk) -> Any:
         kind = (_plain(node.domain), node.op_type)
         if kind in known and kind not in functions:
             node.domain = CHECK_DOMAIN
+            if node.op_type == ATTENTION and len(node.output) < _SCORES:
+                # Only the scores' shape follows from other inputs.
+                del node.input[_SHAPED:]
         elif kind[0] or kind in functions:
             # Nothing is known of these: what the file declares of their results is taken.
             foreign.update(node.output)
