@@ -76,6 +76,7 @@ GEMMA4 = {
 ROUTED = EXPERTS | {"n_routed_experts": 4, "n_shared_experts": 2}
 ERNIE = {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 24, "moe_layer_end_index": -1}
 LFM2_MOE = EXPERTS | CONV | {"num_experts": 4, "num_dense_layers": 1}
+GPT = {"n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 32}
 CASES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("llama", {}),
     ("llama", BIASES | {"mlp_bias": True, "head_dim": 16}),
@@ -212,4 +213,30 @@ CASES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("granitemoeshared", {"num_local_experts": 4, "shared_intermediate_size": 56}),
     ("lfm2_moe", LFM2_MOE),
     ("lfm2_moe", LFM2_MOE | {"conv_bias": True, "use_expert_bias": False}),
+    ("gpt_neox", {}),
+    ("gpt_neox", {"attention_bias": False, "tie_word_embeddings": True}),
+    ("gpt_bigcode", GPT),
+    ("gpt_bigcode", GPT | {"multi_query": False, "n_inner": 30}),
+    ("opt", {"word_embed_proj_dim": 24, "ffn_dim": 40}),
+    ("opt", {"word_embed_proj_dim": 48, "do_layer_norm_before": False, "enable_bias": False}),
+    ("opt", {"word_embed_proj_dim": 48, "layer_norm_elementwise_affine": False}),
+    ("gptj", GPT | {"rotary_dim": 4}),
+    ("codegen", GPT | {"rotary_dim": 4, "n_inner": 30}),
 )
+CONTAINERS: Mapping[str, Mapping[str, Any]] = {
+    "qwen2_vl": {"hidden_size": 256, "num_attention_heads": 2},
+    "qwen2_5_vl": {"hidden_size": 256, "num_attention_heads": 2},
+    "qwen3_vl": {"head_dim": 128, "attention_bias": True},
+    "qwen3_vl_moe": EXPERTS | {"head_dim": 128, "num_experts": 4, "decoder_sparse_step": 2},
+    "glm4v": {"hidden_size": 256, "num_attention_heads": 2, "partial_rotary_factor": 0.5},
+    "glm4v_moe": ROUTED | {"head_dim": 128},
+    "llava": {"model_type": "llama"},
+    "idefics3": {"model_type": "llama"},
+    "smolvlm": {"model_type": "llama"},
+    "internvl": {"model_type": "qwen2"},
+    "llava_onevision": {"model_type": "qwen2"},
+    "cohere2_vision": {"model_type": "cohere2"},
+    "lighton_ocr": {"model_type": "qwen3", "head_dim": 16},
+    "ovis2": {"model_type": "qwen2"},
+}
+"""What the decoder inside each of these models has beside SMALL."""
