@@ -79,6 +79,7 @@ def test_every_id_can_be_shown() -> None:
         ("checks", "pool.conservation"),
         ("settings", "engine.dynamic_batching.block_size"),
         ("state", "past_key_values.%d.key"),
+        ("models", "qwen2_5_vl | text_config | qwen2_5_vl_text"),
         ("report-schema", '"exit_status"'),
     ],
 )

@@ -31,6 +31,9 @@ def needed(family: Family) -> list[str]:
     heads = family.defaults["num_attention_heads"]
     if family.defaults["hidden_size"] % heads and "head_dim" not in family.defaults:
         found.append("hidden_size")
+    channels = family.defaults["hidden_size"] // heads
+    if family.rules.get("are_sections_cut") and 2 * sum(family.rules["sections"]) != channels:
+        found = found or ["mrope_section"]
     return [*found, *family.rules.get("required", ())]
 
 

@@ -105,8 +105,8 @@ def test_blocks_say_what_each_layer_is_though_transformers_has_no_code() -> None
     assert messages(DECILM) == [
         (
             "config.json: model_type: expected a family that transformers has modelling code for, "
-            "got nemotron-nas: its modelling code travels with the checkpoint "
-            "(config.refused_family)"
+            "and that is resolved, got nemotron-nas: its modelling code travels with the "
+            "checkpoint (config.refused_family)"
         )
     ]
 
@@ -150,7 +150,7 @@ def test_a_recurrence_without_attention_is_refused_by_name() -> None:
     assert messages({"model_type": "rwkv5", "hidden_size": 2560}) == [
         (
             "config.json: model_type: expected a family that transformers has modelling code for, "
-            "got rwkv5: a recurrence without attention: nothing of it is paged "
-            "(config.refused_family)"
+            "and that is resolved, got rwkv5: a recurrence without attention: nothing of it is "
+            "paged (config.refused_family)"
         )
     ]

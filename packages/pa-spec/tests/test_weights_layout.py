@@ -81,7 +81,7 @@ def expressions() -> Iterator[str]:
 
 
 def test_every_expression_of_the_contract_is_allowed() -> None:
-    for text in set(expressions()):
+    for text in set(expressions()) - {""}:  # a scalar has no extents
         evaluate(text.strip(), lambda _: UNKNOWN)
         evaluate(text.strip(), lambda _: 1)
 

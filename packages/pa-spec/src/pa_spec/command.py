@@ -32,6 +32,7 @@ from pa_spec.reference.engine import (
 )
 from pa_spec.reference.finding import expected_text
 from pa_spec.reference.markdown import plain
+from pa_spec.reference.model import model_parts
 from pa_spec.reference.operator import (
     attribute_table,
     compatibility_table,
@@ -65,6 +66,7 @@ _TABLES: Mapping[str, Callable[[], str]] = {
     "events": lambda: "\n\n".join(event_tables()),
     "checks": check_table,
     "settings": setting_table,
+    "models": lambda: "\n\n".join(model_parts()),
     "state": lambda: f"{group_table()}\n\n{binding_table()}",
 }
 # Printed as they are.
