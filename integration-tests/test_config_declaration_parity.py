@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import tomllib
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,16 +21,14 @@ from config_variants import VARIANTS
 from hybrid_configs import SMALL
 from pa_spec import Severity
 from pa_spec.checker import check_model
-from pa_spec.checker.huggingface.config.declaration import (
-    Declaration,
-    activations,
-    declarations,
-    key_types,
-)
-from pa_spec.checker.huggingface.config.family import families
 from transformers import AutoModelForCausalLM
 from transformers.activations import ACT2CLS
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+MODELS = Path(__file__).parents[1] / "spec" / "models"
+CLASSES: Mapping[str, Any] = tomllib.loads((MODELS / "classes.toml").read_text("utf-8"))
+TYPES = {key: kind for kind, keys in CLASSES["types"].items() for key in keys}
+DECLARED: Mapping[str, Mapping[str, Any]] = {each["model_type"]: each for each in CLASSES["class"]}
 
 WORDS: Mapping[str, tuple[set[str], ...]] = {
     "size": ({"int"},),
@@ -54,22 +53,21 @@ BY_FAMILY = {config["model_type"]: config for config in SMALL.values()}
 TOLERANCE = 1e-4
 
 
-@pytest.mark.parametrize("declaration", declarations().values(), ids=lambda each: each.model_type)
-def test_declaration_is_what_the_class_declares(declaration: Declaration) -> None:
-    annotations = {
-        each.name: each for each in dataclasses.fields(CONFIG_MAPPING[declaration.model_type])
-    }
+@pytest.mark.parametrize("model_type", DECLARED)
+def test_declaration_is_what_the_class_declares(model_type: str) -> None:
+    declared = DECLARED[model_type]
+    annotations = {each.name: each for each in dataclasses.fields(CONFIG_MAPPING[model_type])}
     keys: set[str] = set()
     nullable: set[str] = set()
-    for key, kind in key_types().items():
-        if key not in annotations or (declaration.model_type, key) in UNREAD:
+    for key, kind in TYPES.items():
+        if key not in annotations or (model_type, key) in UNREAD:
             continue
         words = _words(annotations[key].type)
         (nullable if "None" in words else keys).add(key)
         assert words - {"None"} in WORDS[kind], key
 
-    assert (set(declaration.keys), set(declaration.nullable)) == (keys, nullable)
-    for key, value in declaration.defaults.items():
+    assert (set(declared["keys"]), set(declared.get("nullable", ()))) == (keys, nullable)
+    for key, value in declared.get("defaults", {}).items():
         names = [key, *(name for name, stands in EXPERTS.items() if stands == key)]
         assert value in [annotations[name].default for name in names if name in annotations]
 
@@ -84,15 +82,15 @@ def _words(annotation: object) -> set[str]:
 
 
 def test_every_width_of_a_dense_layer_has_its_class_default() -> None:
-    for declaration in declarations().values():
-        fields = dataclasses.fields(CONFIG_MAPPING[declaration.model_type])
+    for model_type, declared in DECLARED.items():
+        fields = dataclasses.fields(CONFIG_MAPPING[model_type])
         written = [each.default for each in fields if each.name == "intermediate_size"]
 
-        assert [declaration.defaults.get("intermediate_size")] == (written or [None])
+        assert [declared.get("defaults", {}).get("intermediate_size")] == (written or [None])
 
 
 def test_activations_are_those_of_transformers() -> None:
-    assert activations() == set(ACT2CLS)
+    assert set(CLASSES["activations"]) == set(ACT2CLS)
 
 
 def config_of(model_type: str, **changes: Any) -> dict[str, Any]:
@@ -233,12 +231,12 @@ def test_a_router_that_always_takes_two_is_not_held_to_the_key(tmp_path: Path) -
     assert not violations(config, tmp_path)
 
 
-@pytest.mark.parametrize("family", [each for each in families() if each in declarations()])
-def test_no_class_takes_what_is_refused_as_of_another_type(family: str) -> None:
-    kind: Any = CONFIG_MAPPING[family]
+@pytest.mark.parametrize("model_type", DECLARED)
+def test_no_class_takes_what_is_refused_as_of_another_type(model_type: str) -> None:
+    kind: Any = CONFIG_MAPPING[model_type]
     wrong = {"flag": "x", "text": 1, "activation": 1, "texts": "x", "integers": "x", "numbers": "x"}
-    declaration = declarations()[family]
+    declared = DECLARED[model_type]
 
-    for key in (*declaration.keys, *declaration.nullable):
+    for key in (*declared["keys"], *declared.get("nullable", ())):
         with pytest.raises(Exception, match=key):
-            kind(**{key: wrong.get(key_types()[key], "x")})
+            kind(**{key: wrong.get(TYPES[key], "x")})
