@@ -182,7 +182,7 @@ def _attention(
             kv_num_heads=key.shape[1],
             head_size=query.shape[-1],
             v_head_size=value.shape[-1],
-            scale=float(words["scaling"]) * (module.scaling if _scales_queries(module) else 1.0),
+            scale=float(words["scaling"]) * _query_scale(module),
             softcap=float(words.get("softcap") or 0.0),
             visible=mask.visible,
             has_sink=words.get("s_aux") is not None,
@@ -193,9 +193,9 @@ def _attention(
     return torch.empty(shape, dtype=query.dtype, device=query.device), None
 
 
-def _scales_queries(module: nn.Module) -> bool:
-    """Whether queries are scaled before attention is called: OPT's are."""
-    return type(module).__name__ == "OPTAttention"
+def _query_scale(module: Any) -> float:
+    """Return the factor that queries have already when attention is called: OPT's do."""
+    return float(module.scaling) if type(module).__name__ == "OPTAttention" else 1.0
 
 
 def _mask(*_: Any, mask_function: Callable[..., Any], **__: Any) -> _Marker:
