@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from config_mutations import ALL_LAYERS, DECODER, ENGINE, GROUPS
-from export_mutation import ChangeConfig, at, both, broken, rename
-from graph_mutations import INPUTS
+from export_mutation import ChangeConfig, at, attention, both, broken, rename
+from graph_mutations import INPUTS, OUTPUTS
+from onnx import ModelProto
 from pairing_mutations import OWN_NAMES, own_names, templates
 
 _FIXED = {"kind": "fixed_conv", "layer_ids": ALL_LAYERS}
@@ -25,7 +26,25 @@ def _slip(place: str, slip: str) -> ChangeConfig:
     return change
 
 
+def _lengths_exchanged(model: ModelProto) -> None:
+    for node in model.graph.node:
+        if node.op_type == "PagedAttention":
+            node.input[5], node.input[6] = node.input[6], node.input[5]
+
+
+def _five_outputs(model: ModelProto) -> None:
+    attention(model).output.extend(["further", "more"])
+
+
 SLIPS = (
+    broken("lengths exchanged at all nodes", "V33", _lengths_exchanged),
+    broken("five outputs", "V55", _five_outputs),
+    broken(
+        "one template twice", "V79", config=at(f"{OUTPUTS}.present_key_names", "present.%d.value")
+    ),
+    broken(
+        "slip beside the key", "exported.key_slip", config=at(f"{DECODER}.num_atention_heads", 9)
+    ),
     broken("no engine object", "V74", config=at("engine", None)),
     broken("engine as number", "V74", config=at("engine", 5)),
     broken("engine misspelt", "exported.not_dynamic", config=_slip("engine", "engin")),

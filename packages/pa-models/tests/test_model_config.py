@@ -162,7 +162,7 @@ def test_a_stretched_context_counts() -> None:
         ({"architectures": None, "model_type": "t5"}, ["t5", "MistralForCausalLM"]),
         ({"architectures": "LlamaForCausalLM"}, ["architectures", "a list of strings"]),
         ({"model_type": "mistral"}, ["model_type", "mistral", "llama", "LlamaForCausalLM"]),
-        ({"intermediate_size": None}, ["intermediate_size", "missing"]),
+        ({"intermediate_size": None}, ["intermediate_size", "an integer", "null"]),
         ({"hidden_act": "gelu"}, ["hidden_act", "'gelu'", "silu"]),
         ({"rope_interleaved": True}, ["rope_interleaved"]),
         ({"quantization_config": {"bits": 4}}, ["quantization_config", "GGUF"]),

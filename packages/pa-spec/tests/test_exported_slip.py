@@ -53,6 +53,13 @@ def test_a_template_under_another_name_is_missed_by_its_default() -> None:
     ]
 
 
+def test_a_key_a_letter_apart_is_a_slip_beside_the_right_one_too() -> None:
+    found = slips(configured({f"{DECODER}.num_atention_heads": 9, "serach": {}}))
+
+    assert ids_in(found) == ["exported.key_slip"] * 2
+    assert slips(configured({f"{DECODER}.inputs.past_key_names_of_the_span": "x.%d"})) == []
+
+
 def test_slips_of_the_file_and_of_tensor_names_are_said() -> None:
     document = configured({f"{INPUTS}.past_keys_names": "kc.%d", "serach": {}}, ["search"])
     del document["model"]["decoder"]["inputs"]["past_key_names"]

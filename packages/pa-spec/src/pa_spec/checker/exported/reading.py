@@ -42,9 +42,11 @@ def check_places(
         if not places or wanted in places or name in blamed:
             continue
         found.add(name)
-        for other, others in read.items():
-            if wanted in others:
-                feed.take(other)
+        meant = {other for other, others in read.items() if wanted in others}
+        for other in meant:
+            feed.take(other)
+        if meant & blamed:
+            continue
         if (places[0], wanted) in exchanged:
             continue
         exchanged.add((wanted, places[0]))

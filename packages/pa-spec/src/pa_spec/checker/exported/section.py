@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any
 
@@ -13,6 +14,7 @@ from pa_spec.checker.text import did_you_mean, shown
 from pa_spec.contract.configuration import model_objects
 
 INT32_MAX = 2**31 - 1
+_LETTERS_APART = 0.83
 _MOST_COMPARED = 100
 """Unknown keys of one object that are compared with known ones; comparing is slow."""
 
@@ -108,7 +110,10 @@ class Section:
                 self.findings.add("exported.key_slip", place, name, actual, allowed=allowed)
 
     def _slips(self, row: str) -> dict[str, str]:
-        """Return unknown keys with the known one that each is nearly, unless that is given too."""
+        """Return unknown keys with the known one that each is nearly.
+
+        Beside the known one only a closer one is a slip: a newer reader's key resembles it too.
+        """
         name = row or self.key
         known = model_objects()[name].keys if name in model_objects() else ()
         unknown = (name for name in self.values if name not in known)
@@ -116,9 +121,14 @@ class Section:
         for name in islice(unknown, _MOST_COMPARED):
             suggestion = did_you_mean(name, known)
             meant = suggestion.removeprefix(" (did you mean ").removesuffix("?)")
-            if meant and meant not in self.values:
+            if meant and (meant not in self.values or _is_close(name, meant)):
                 found[name] = meant
         return found
+
+
+def _is_close(name: str, meant: str) -> bool:
+    """Whether two keys differ by a letter or two, not by a word."""
+    return SequenceMatcher(None, name, meant).ratio() >= _LETTERS_APART
 
 
 def as_int(value: object) -> int | None:

@@ -53,6 +53,7 @@ def read_templates(
         if other != row.name:
             place = section.place(row.name)
             section.findings.add("V79", place, row.name, shown(template.text), other=other)
+            found.pop(other, None)  # whose the tensors are cannot be told
         else:
             found[row.name] = template
     return found
