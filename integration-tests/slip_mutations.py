@@ -47,6 +47,12 @@ SLIPS = (
     ),
     broken("no engine object", "V74", config=at("engine", None)),
     broken("engine as number", "V74", config=at("engine", 5)),
+    broken("no window, no layers", "", config=at(f"{DECODER}.sliding_window", {"window_size": 0})),
+    broken(
+        "no window, but layers",
+        "V85",
+        config=at(f"{DECODER}.sliding_window", {"window_size": 0, "layers": [1]}),
+    ),
     broken("engine misspelt", "exported.not_dynamic", config=_slip("engine", "engin")),
     broken("search misspelt", "exported.key_slip", config=_slip("search", "serach")),
     broken("model misspelt", "exported.missing_key", config=_slip("model", "modle")),

@@ -49,8 +49,7 @@ def check_rings(
     windowed = name_of(decoder, "block_table_windowed")
     if windowed not in graph.inputs:
         if decoder.window is not None:
-            decoder.window.integer("window_size")
-            decoder.window.items("layers")
+            _check_unused(decoder, decoder.window)
         return frozenset()
     if not decoder.section.has(_KEY):
         place = decoder.section.place(_KEY)
@@ -66,6 +65,17 @@ def check_rings(
     if windowed not in blamed:
         _check_tables(decoder, graph, nodes, ring)
     return _check_windows(decoder, graph, nodes, ring)
+
+
+def _check_unused(decoder: Decoder, section: Section) -> None:
+    """Check the values of an object without rings: no layers, and the size that means none."""
+    size = as_int(section.values.get("window_size"))
+    layers = section.items("layers")
+    if size is not None and (size < 0 or (size == 0 and layers)):
+        place = section.place("window_size")
+        decoder.findings.add("V85", place, "window_size", size, case="window")
+    elif size != 0:
+        section.integer("window_size")
 
 
 def _check_chunk(decoder: Decoder, root: Section) -> None:
