@@ -32,12 +32,17 @@ def _lengths_exchanged(model: ModelProto) -> None:
             node.input[5], node.input[6] = node.input[6], node.input[5]
 
 
+def _misspelt_sigmoid(model: ModelProto) -> None:
+    next(each for each in model.graph.node if each.op_type == "Sigmoid").op_type = "Sigmoide"
+
+
 def _five_outputs(model: ModelProto) -> None:
     attention(model).output.extend(["further", "more"])
 
 
 SLIPS = (
     broken("lengths exchanged at all nodes", "V33", _lengths_exchanged),
+    broken("misspelt activation", "graph.unknown_operator", _misspelt_sigmoid),
     broken("five outputs", "V55", _five_outputs),
     broken(
         "one template twice", "V79", config=at(f"{OUTPUTS}.present_key_names", "present.%d.value")

@@ -45,6 +45,25 @@ def test_a_newer_version_than_the_librarys_is_a_warning(tmp_path: Path) -> None:
         assert found == [f"model.onnx: {name}: expected {most} {text}" for name, most in expected]
 
 
+def test_an_operator_that_onnx_has_not_is_a_warning(tmp_path: Path) -> None:
+    model = decoder(1)
+    model.graph.node.add(op_type="MatMull", input=["x", "x"], output=["spare"], name="slip")
+    model.graph.node[-1].input[:] = [model.graph.input[0].name] * 2
+
+    found = list(map(str, check_model_proto(model, tmp_path)))
+
+    assert found == [
+        (
+            "model.onnx: op_type: expected an operator of ONNX, or one that a runtime adds to its "
+            "domain, got MatMull (did you mean MatMul?) (graph.unknown_operator)"
+        )
+    ]
+    model.graph.node[-1].op_type = "MatMul"
+    assert not [each for each in check_model_proto(model, tmp_path) if "unknown" in str(each)]
+    model.graph.node[-1].op_type, model.opset_import[0].version = "MatMull", 999
+    assert [each.id for each in check_model_proto(model, tmp_path)] == ["graph.newer_onnx"]
+
+
 def function(name: str, *called: str) -> FunctionProto:
     nodes = [helper.make_node(each, ["a"], [f"b{each}"], domain="own") for each in called]
     return helper.make_function("own", name, ["a"], [], nodes, [helper.make_opsetid("own", 1)])

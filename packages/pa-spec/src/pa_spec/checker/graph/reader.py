@@ -17,7 +17,7 @@ from pa_spec.checker.graph.graph import (
 from pa_spec.checker.graph.protobuf import read_model
 from pa_spec.checker.graph.scope import Definition
 from pa_spec.checker.graph.tensor import UNKNOWN_TENSOR, Tensors, declared_types, read_tensors
-from pa_spec.checker.graph.version import check_versions
+from pa_spec.checker.graph.version import check_operators, check_versions
 from pa_spec.checker.graph.walk import (
     ATTENTION,
     Site,
@@ -48,6 +48,7 @@ def read_graph(path: Path, file: str, findings: Findings) -> Graph | None:
         # Names that mean two things have no one shape; what the file declares is all there is.
         tensors = Tensors(declared_types(model.graph))
     _check_functions(walk, file, findings)
+    check_operators(model, walk.operators, file, findings)
     known: dict[str, GraphTensor] = {}
     nodes = [_node(site, tensors, known) for site in walk.sites]
     return Graph(
