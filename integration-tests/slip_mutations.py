@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from config_mutations import ALL_LAYERS, DECODER, ENGINE, GROUPS
@@ -40,6 +41,30 @@ def _five_outputs(model: ModelProto) -> None:
     attention(model).output.extend(["further", "more"])
 
 
+def _data_moved(model: ModelProto) -> None:
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = "weights.bin"
+
+
+def _data_renamed(folder: Path) -> None:
+    (folder / "model.onnx.data").rename(folder / "weights.bin")
+
+
+def _nothing_declared(model: ModelProto) -> None:
+    del model.graph.value_info[:]
+
+
+CLEAN_TYPES = (broken("no types declared between nodes", "", _nothing_declared),)
+CLEAN_DATA = (
+    broken(
+        "data under another name",
+        "",
+        _data_moved,
+        folder=_data_renamed,
+    ),
+)
 SLIPS = (
     broken("lengths exchanged at all nodes", "V33", _lengths_exchanged),
     broken("misspelt activation", "graph.unknown_operator", _misspelt_sigmoid),
