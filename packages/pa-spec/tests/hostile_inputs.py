@@ -10,28 +10,11 @@ import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from llama_config import LLAMA
 from onnx import ModelProto, TensorProto, helper
 from paged_graphs import decoder, model_of
 
-LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 1024,
-    "vocab_size": 100,
-    "rms_norm_eps": 1e-5,
-    "hidden_act": "silu",
-    "rope_theta": 10000.0,
-    "eos_token_id": 2,
-    "tie_word_embeddings": True,
-    "torch_dtype": "bfloat16",
-}
 DEEP = 10**6
 NODES = 100_000
 

@@ -198,4 +198,5 @@ def test_whatever_stands_in_a_place_is_reported_or_understood(place: str, value:
 
 @given(groups=st.lists(st.fixed_dictionaries({"kind": JSON, "layer_ids": JSON}), max_size=3))
 def test_whatever_groups_are_written_are_reported_or_understood(groups: Any) -> None:
-    found_in(configured({"model.decoder.state_groups": groups}), graph())
+    for each in found_in(configured({"model.decoder.state_groups": groups}), graph()):
+        assert each.endswith(")")

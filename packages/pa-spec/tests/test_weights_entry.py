@@ -7,25 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pa_spec.checker import Findings
-from pa_spec.checker.huggingface.weights.safetensors_header import (
-    SafetensorsHeader,
-    read_header,
-)
-from safetensors_writer import header_of, write_header
-
-SHAPES = {"a": (2, 3), "b": (4,), "c": ()}
-
-
-def read(path: Path) -> tuple[SafetensorsHeader | None, list[str]]:
-    findings = Findings()
-    header = read_header(path, findings, path.name)
-    return header, [str(each) for each in findings]
-
-
-def messages(tmp_path: Path, header: dict[str, Any] | bytes, data_bytes: int = -1) -> list[str]:
-    write_header(tmp_path / "w.safetensors", header, data_bytes)
-    return read(tmp_path / "w.safetensors")[1]
+from header_reading import SHAPES, messages
+from safetensors_writer import header_of
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fuzz_choices import Choices, changed
-from fuzz_config import KEYS, LLAMA
+from fuzz_config import KEYS
 from fuzz_report import checked
+from llama_config import LLAMA
 
 EXPORT: dict[str, Any] = {
     "model": {

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fuzz_choices import Choices, changed
-from fuzz_config import LLAMA
 from fuzz_report import checked
+from llama_config import LLAMA
 from pa_spec.checker import Findings
 from pa_spec.checker.huggingface.weights.safetensors_header import LENGTH_BYTES, read_header
 

@@ -7,15 +7,11 @@ from dataclasses import dataclass, replace
 
 from pa_spec.checker.exported.decoder import Decoder
 from pa_spec.checker.exported.feed import Feed
-from pa_spec.checker.exported.shape_text import (
-    are_compatible,
-    have_same_type,
-    shape_text,
-    type_text,
-)
+from pa_spec.checker.exported.likeness import are_compatible, have_same_type
 from pa_spec.checker.exported.template import Template
 from pa_spec.checker.finding import Place
 from pa_spec.checker.graph.graph import Graph, GraphTensor
+from pa_spec.checker.tensor_text import shape_text, type_text
 from pa_spec.inference.shape import SymbolicTensor
 from pa_spec.state import GroupKind
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pa_spec.checker.exported.binding import BoundPair
 from pa_spec.checker.exported.decoder import Decoder
-from pa_spec.checker.exported.shape_text import shape_text
 from pa_spec.checker.finding import Place
 from pa_spec.checker.graph.graph import Graph
+from pa_spec.checker.tensor_text import shape_text
 from pa_spec.state import GroupKind
 
 _PADDED = {

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pa_spec.checker.exported.decoder import Decoder
 from pa_spec.checker.exported.feed import Feed
 from pa_spec.checker.exported.section import Section
-from pa_spec.checker.exported.shape_text import shape_text, type_text
 from pa_spec.checker.graph.graph import Graph, GraphTensor
+from pa_spec.checker.tensor_text import shape_text, type_text
 from pa_spec.contract.configuration import ModelTensor, model_tensors
 from pa_spec.inference.shape import SymbolicShape
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pa_spec.checker.exported.decoder import Decoder
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.graph.companion import companions
-from pa_spec.checker.graph.element import shown
 from pa_spec.checker.graph.graph import Graph, GraphNode, GraphTensor, TensorSource
+from pa_spec.checker.tensor_text import name_text
 from pa_spec.contract.configuration import state_bindings
 from pa_spec.contract.operator_table import operator_inputs
 
@@ -188,8 +188,8 @@ def _places(use: StateUse) -> frozenset[tuple[str, str]]:
 def _report_crossed(decoder: Decoder, graph: Graph, found: Sequence[StateUse]) -> None:
     first = found[0]
     place = Place(graph.file, first.node.place)
-    actual = shown(first.output) + _more(found)
-    words = {"output": shown(first.wanted), "cache": shown(first.cache)}
+    actual = name_text(first.output) + _more(found)
+    words = {"output": name_text(first.wanted), "cache": name_text(first.cache)}
     if first.is_attention:
         decoder.findings.add("V54", place, first.output_name, actual, case="crossed", **words)
     else:
@@ -198,7 +198,7 @@ def _report_crossed(decoder: Decoder, graph: Graph, found: Sequence[StateUse]) -
 
 def _report_misplaced(decoder: Decoder, graph: Graph, found: Sequence[StateUse]) -> None:
     first = found[0]
-    actual = f"{shown(first.cache)}, as {first.named} has it" + _more(found)
+    actual = f"{name_text(first.cache)}, as {first.named} has it" + _more(found)
     place = Place(graph.file, first.node.place)
     words = {"template": first.past}
     decoder.findings.add("exported.state_misplaced", place, first.name, actual, **words)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pa_spec.checker.exported.binding import BoundPair
 from pa_spec.checker.exported.decoder import Decoder
 from pa_spec.checker.exported.reference import Reference
-from pa_spec.checker.exported.shape_text import shape_text, type_text
 from pa_spec.checker.meaning import FixedRow, LayerKind
+from pa_spec.checker.tensor_text import shape_text, type_text
 from pa_spec.element_type import ElementType
 from pa_spec.state import GroupKind
 

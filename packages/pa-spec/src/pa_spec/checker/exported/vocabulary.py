@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pa_spec.checker.exported.decoder import Decoder
 from pa_spec.checker.exported.named import name_of
 from pa_spec.checker.exported.section import Section, as_int
-from pa_spec.checker.exported.shape_text import shape_text
 from pa_spec.checker.graph.graph import Graph
 from pa_spec.checker.setting import setting_value
+from pa_spec.checker.tensor_text import shape_text
 from pa_spec.checker.text import shown
 
 _COS_CACHE = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.graph.element import shown
 from pa_spec.checker.graph.graph import AttributeValue, GraphNode
+from pa_spec.checker.tensor_text import name_text
 from pa_spec.contract.operator_table import OperatorAttribute, operator_attributes
 from pa_spec.contract.rule import rules
 from pa_spec.operator import PagedAttentionAttributes, QuantType
@@ -32,7 +32,7 @@ def report_newer_scheme(node: GraphNode, place: Place, findings: Findings) -> bo
         value = node.attributes.get(name)
         is_scheme = isinstance(value, str) and value.startswith("PER_")
         if is_scheme and not str(value).startswith(_QUANT_TYPES):
-            actual = f"{shown(str(value))!r} (a newer revision of the operator)"
+            actual = f"{name_text(str(value))!r} (a newer revision of the operator)"
             allowed = ", ".join(_QUANT_TYPES)
             findings.violation(rules()["V8"].violation(name, actual, allowed=allowed), place)
             found = True
@@ -50,7 +50,7 @@ def read_attributes(
     known = {each.name: each for each in operator_attributes()}
     for name, value in node.attributes.items():
         if name not in known and value != NEUTRAL_ATTRIBUTES.get(name, ()):
-            findings.add("graph.unknown_attribute", place, shown(name), _value_text(value))
+            findings.add("graph.unknown_attribute", place, name_text(name), _value_text(value))
     values: dict[str, Any] = {}
     unread: set[str] = set(node.repeated)
     for name, attribute in known.items():
@@ -87,4 +87,4 @@ def _kind(value: AttributeValue) -> str:
 
 
 def _value_text(value: AttributeValue) -> str:
-    return "a value of another type" if value is None else shown(repr(value))
+    return "a value of another type" if value is None else name_text(repr(value))

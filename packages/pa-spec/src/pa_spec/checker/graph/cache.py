@@ -8,8 +8,8 @@ from functools import lru_cache
 
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.graph.call import inputs_by_name
-from pa_spec.checker.graph.element import shown
 from pa_spec.checker.graph.graph import Graph, GraphNode, GraphTensor, TensorSource
+from pa_spec.checker.tensor_text import name_text
 
 _OUTPUTS = {"key_cache": 1, "value_cache": 2}
 _WORD = re.compile(r"[A-Za-z]+|\d+")
@@ -51,7 +51,9 @@ class CacheBinding:
                 continue
             is_fed = cache.source is TensorSource.GRAPH_INPUT
             if not is_fed and not node.depth:
-                actual = f"computed by {shown(cache.producer)}" if cache.producer else "a constant"
+                actual = (
+                    f"computed by {name_text(cache.producer)}" if cache.producer else "a constant"
+                )
                 place = Place(self._graph.file, node.place)
                 self._findings.add("V54", place, name, actual, case="not_input")
             elif is_fed and not self._is_crossed(node, name, cache, said):
@@ -66,9 +68,9 @@ class CacheBinding:
         if output is None or node.depth or f"{name}_out" in said:
             return False
         place = Place(self._graph.file, node.place)
-        values = {"cache": shown(cache.name)}
+        values = {"cache": name_text(cache.name)}
         if output not in self._graph.outputs:
-            actual = f"{shown(output)}, which is none"
+            actual = f"{name_text(output)}, which is none"
             self._findings.add("V54", place, f"{name}_out", actual, case="not_output", **values)
             return True
         if self._crossed is not None:
@@ -76,8 +78,10 @@ class CacheBinding:
         wanted, found = _key(cache.name), _key(output)
         partner = self._partners.get(wanted, "") if wanted and found and wanted != found else ""
         if partner:
-            values["output"] = shown(partner)
-            self._findings.add("V54", place, f"{name}_out", shown(output), case="crossed", **values)
+            values["output"] = name_text(partner)
+            self._findings.add(
+                "V54", place, f"{name}_out", name_text(output), case="crossed", **values
+            )
         return bool(partner)
 
     def _check_owner(self, node: GraphNode, name: str, cache: GraphTensor) -> None:
@@ -87,7 +91,7 @@ class CacheBinding:
             return
         other = known if owner is node else owner.place
         place = Place(self._graph.file, node.place)
-        self._findings.add("graph.cache_shared", place, name, shown(cache.name), other=other)
+        self._findings.add("graph.cache_shared", place, name, name_text(cache.name), other=other)
 
 
 def _caches(node: GraphNode) -> Iterator[tuple[str, GraphTensor]]:

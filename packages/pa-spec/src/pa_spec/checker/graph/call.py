@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.graph.element import shape_text, shown
 from pa_spec.checker.graph.graph import GraphNode, GraphTensor, TensorSource
 from pa_spec.checker.graph.witness import summed_symbol, witness_shapes
+from pa_spec.checker.tensor_text import name_text, shape_text
 from pa_spec.contract.operator_table import operator_inputs
 from pa_spec.element_type import ElementType
 from pa_spec.errors import ContractViolation
@@ -87,7 +87,7 @@ def report_other_types(call: NodeCall, place: Place, findings: Findings) -> None
     attributes = call.signature.attributes
     for name, tensor in call.tensors.items():
         if tensor.other_type and not _is_reserved(name, attributes):
-            findings.add("V98", place, name, shown(tensor.other_type), allowed=_allowed(name))
+            findings.add("V98", place, name, name_text(tensor.other_type), allowed=_allowed(name))
 
 
 def in_symbols(violation: ContractViolation, call: NodeCall) -> ContractViolation:
@@ -116,7 +116,7 @@ def _rows_text(shape: tuple[Extent, ...]) -> str:
     if isinstance(length, int):
         return f"B={length - 1}"
     symbol, added = summed_symbol(length) if length is not None else ("", 0)
-    return f"B={shown(symbol)} + {added - 1}" if added > 1 else "B"
+    return f"B={name_text(symbol)} + {added - 1}" if added > 1 else "B"
 
 
 def _is_reserved(name: str, attributes: PagedAttentionAttributes) -> bool:

@@ -10,9 +10,6 @@ from typing import Any
 from pa_spec.element_type import ElementType
 from pa_spec.inference.shape import Extent, SymbolicTensor
 
-MAX_SHOWN = 120
-"""Characters of a name that a finding shows; a hostile file's names may be very long."""
-
 MAX_RANK = 64
 """Axes that are looked at; nothing real has more, and products of very many take long."""
 
@@ -74,26 +71,6 @@ def _tensor_of_bytes(data: bytes) -> SymbolicTensor:
     if tensor.HasField("shape"):
         shape = tuple(_extent(dim) for dim in tensor.shape.dim[:MAX_RANK])
     return tensor_of(tensor.elem_type, shape)
-
-
-def shown(text: str) -> str:
-    """Return a name from a file as findings may show it: printable, and not too long."""
-    if not text.isprintable():
-        text = text.encode("unicode_escape").decode("ascii")
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
-
-
-def shape_text(shape: tuple[Extent, ...] | None) -> str:
-    """Write a shape as findings show it: "[num_tokens, ?, 64]"."""
-    if shape is None:
-        return "unknown shape"
-    return f"[{', '.join('?' if each is None else shown(str(each)) for each in shape)}]"
-
-
-def tensor_text(tensor: SymbolicTensor) -> str:
-    """Write a type and a shape: "float16 [num_tokens, 576]"."""
-    known = tensor.element_type.value if tensor.element_type else tensor.other_type
-    return f"{known or 'unknown type'} {shape_text(tensor.shape)}"
 
 
 def _extent(dim: Any) -> Extent:

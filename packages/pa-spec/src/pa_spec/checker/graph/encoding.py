@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.graph.element import shown
+from pa_spec.checker.tensor_text import name_text
 
 _UNUSED = "doc_string"
 """A description; nobody's program depends on it."""
@@ -42,7 +42,7 @@ def check_encoding(model: Any, file: str, findings: Findings) -> bool:
             right_types.add(data)
         for field, text in _wrong_texts(message):
             right = text.decode("utf-8", "backslashreplace")
-            findings.add("graph.not_utf8", Place(file, place), field, f"'{shown(right)}'")
+            findings.add("graph.not_utf8", Place(file, place), field, f"'{name_text(right)}'")
         # The last that is put on the stack is looked at next.
         stack.extend((each, _within(place, each)) for each in reversed(_messages(message)))
     return findings.total == before
@@ -83,7 +83,7 @@ def _within(place: str, message: Any) -> str:
         label = label.decode("utf-8", "backslashreplace")
     if not label:
         return place
-    return f"{place} > {shown(label)}" if place else shown(label)
+    return f"{place} > {name_text(label)}" if place else name_text(label)
 
 
 @cache

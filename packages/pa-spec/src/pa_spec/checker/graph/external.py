@@ -8,8 +8,9 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.graph.element import lengths_of, shown, spellings
+from pa_spec.checker.graph.element import lengths_of, spellings
 from pa_spec.checker.graph.walk import StoredTensor
+from pa_spec.checker.tensor_text import name_text
 
 _BITS = {
     "float32": 32, "float16": 16, "bfloat16": 16, "float64": 64, "complex64": 64,
@@ -52,7 +53,7 @@ def check_stored_tensors(
 
 
 def _check_stored(each: StoredTensor, folder: _Folder, place: Place, findings: Findings) -> None:
-    tensor, name = each.tensor, shown(each.tensor.name)
+    tensor, name = each.tensor, name_text(each.tensor.name)
     if not _dims_fit(tensor, place, findings):
         return
     is_external = tensor.data_location == tensor.EXTERNAL
@@ -85,7 +86,7 @@ def _check_fields(tensor: Any, place: Place, stored: list[str], findings: Findin
     if needed != found or stored not in ([], [field]):
         actual = f"{found} there" if stored in ([], [field]) else f"{stored[0]}"
         values = {"case": "list", "most": needed, "field": field}
-        findings.add("graph.tensor_size", place, shown(tensor.name), actual, **values)
+        findings.add("graph.tensor_size", place, name_text(tensor.name), actual, **values)
 
 
 def stored_bytes(tensor: Any) -> int | None:
@@ -96,8 +97,8 @@ def stored_bytes(tensor: Any) -> int | None:
 
 def _dims_fit(tensor: Any, place: Place, findings: Findings) -> bool:
     if lengths_of(tensor.dims) is None:
-        found = f"[{shown(', '.join(map(str, tensor.dims)))}]"
-        findings.add("graph.tensor_size", place, shown(tensor.name), found, case="dims")
+        found = f"[{name_text(', '.join(map(str, tensor.dims)))}]"
+        findings.add("graph.tensor_size", place, name_text(tensor.name), found, case="dims")
         return False
     return True
 
@@ -120,9 +121,9 @@ class _Folder:
     def check(self, tensor: Any, place: Place, findings: Findings) -> None:
         """Report what is wrong with one tensor's reference; each mistake once."""
         entries = {entry.key: entry.value for entry in tensor.external_data}
-        location, name = entries.get("location", ""), shown(tensor.name)
+        location, name = entries.get("location", ""), name_text(tensor.name)
         if not self._is_inside(location):
-            findings.add("graph.external_path", place, name, repr(shown(location)))
+            findings.add("graph.external_path", place, name, repr(name_text(location)))
             return
         is_new = location not in self._sizes
         if is_new:
@@ -132,7 +133,7 @@ class _Folder:
             _check_range(tensor, entries, size, _At(findings, place))
         elif is_new:
             # Thousands of tensors lie in one file: it is missing once.
-            findings.add("graph.external_missing", place, shown(location), "no such file")
+            findings.add("graph.external_missing", place, name_text(location), "no such file")
 
     def _is_inside(self, location: str) -> bool:
         if not location or "\0" in location:
@@ -177,12 +178,12 @@ class _At:
 
 def _check_range(tensor: Any, entries: dict[str, str], size: int, at: _At) -> None:
     """Check offset and length against the file and against what the tensor needs."""
-    name, needed = shown(tensor.name), stored_bytes(tensor)
+    name, needed = name_text(tensor.name), stored_bytes(tensor)
     numbers = {"offset": 0, "length": needed or 0}
     for key in tuple(numbers.keys() & entries.keys()):
         number = _number(entries[key])
         if number is None:
-            at.add(name, f"{key} {shown(entries[key])!r}", "number")
+            at.add(name, f"{key} {name_text(entries[key])!r}", "number")
             return
         numbers[key] = number
     offset, length = numbers["offset"], numbers["length"]

@@ -17,10 +17,10 @@ from pa_spec.checker.graph.call import (
 )
 from pa_spec.checker.graph.capture import check_capture
 from pa_spec.checker.graph.companion import MICROSOFT
-from pa_spec.checker.graph.element import shown, tensor_text
 from pa_spec.checker.graph.graph import Graph, GraphNode, TensorSource
 from pa_spec.checker.graph.tensor import contradict
 from pa_spec.checker.graph.walk import ATTENTION
+from pa_spec.checker.tensor_text import name_text, tensor_text
 from pa_spec.contract.operator_table import operator_inputs
 from pa_spec.errors import ContractViolation
 from pa_spec.inference import SymbolicCall, infer_outputs
@@ -52,7 +52,7 @@ def check_nodes(
     for node in graph.attention:
         place = Place(graph.file, node.place)
         if node.domain != MICROSOFT:
-            actual = repr(shown(node.domain)) if node.domain else "ONNX's own domain"
+            actual = repr(name_text(node.domain)) if node.domain else "ONNX's own domain"
             findings.add("graph.wrong_domain", place, ATTENTION, actual)
             continue
         # Layers are mostly alike: what one has been cleared of, its likes need not be asked again.
@@ -100,7 +100,7 @@ def _check_model(graph: Graph, findings: Findings) -> None:
             actual = "not imported" if version is None else f"version {version}"
             findings.add("graph.opset", place, MICROSOFT, actual, case="microsoft")
         elif version is None:
-            name = shown(domain) or "ONNX's own domain"
+            name = name_text(domain) or "ONNX's own domain"
             findings.add("graph.opset", place, name, "not imported", case="other")
 
 
@@ -155,7 +155,7 @@ def _check_metadata(node: GraphNode, place: Place, findings: Findings) -> None:
     if metadata is None:
         return
     actual = {
-        TensorSource.NODE: f"computed by {shown(metadata.producer)}",
+        TensorSource.NODE: f"computed by {name_text(metadata.producer)}",
         TensorSource.INITIALIZER: "a constant",
     }.get(metadata.source)
     if actual:
@@ -176,6 +176,6 @@ def _check_declared(node: GraphNode, call: NodeCall, place: Place, findings: Fin
             continue
         declared, expected = node.declared[index], inferred[index]
         if declared is not None and expected is not None and contradict(declared, expected):
-            name, actual = shown(node.outputs[index] or ""), tensor_text(declared)
+            name, actual = name_text(node.outputs[index] or ""), tensor_text(declared)
             values = {"inferred": tensor_text(expected)}
             findings.add("graph.shape_contradicts", place, name, actual, **values)

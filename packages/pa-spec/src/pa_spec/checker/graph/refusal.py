@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from pa_spec.checker.graph.companion import Companion, companions
 from pa_spec.checker.graph.companion_shape import type_proto
-from pa_spec.checker.graph.element import MAX_RANK, lengths_of, numbers, shown, tensor_text
+from pa_spec.checker.graph.element import MAX_RANK, lengths_of, numbers
 from pa_spec.checker.graph.schema import CHECK_DOMAIN
 from pa_spec.checker.graph.walk import ATTENTION, STATE_OPERATORS, repeated_attributes
 from pa_spec.checker.graph.width import is_judged, width_mistake
+from pa_spec.checker.tensor_text import name_text, tensor_text
 from pa_spec.inference.shape import SymbolicTensor
 
 MAX_QUESTIONS = 4000
@@ -102,7 +103,7 @@ def _answer(question: _Question) -> str:
     if not reason:
         return ""
     given = [tensor_text(each) for each in question.types if each is not None][:_MOST_GIVEN]
-    return f"{', '.join(given)} ({shown(reason)})"
+    return f"{', '.join(given)} ({name_text(reason)})"
 
 
 def _library_reason(question: _Question) -> str:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.graph.element import lengths_of, shown, tensor_of, tensor_of_type, tensor_text
+from pa_spec.checker.graph.element import lengths_of, tensor_of, tensor_of_type
 from pa_spec.checker.graph.inferred import infer_types
 from pa_spec.checker.graph.refusal import Refusals
 from pa_spec.checker.graph.scope import Scope
 from pa_spec.checker.graph.walk import ATTENTION, STATE_OPERATORS, Walk, label_of, padded_names
+from pa_spec.checker.tensor_text import name_text, tensor_text
 from pa_spec.inference.shape import Extent, SymbolicShape, SymbolicTensor
 
 UNKNOWN_TENSOR = SymbolicTensor(None, None)
@@ -73,7 +74,7 @@ def read_tensors(
         found = "declared shapes only"
         findings.add("graph.not_inferred", Place(file), "shape inference", found)
         return Tensors(declared, {id(walk.main): declared})
-    judged = _Judgement(declared, inferred, {n for n in declared if shown(n) in stored_wrong})
+    judged = _Judgement(declared, inferred, {n for n in declared if name_text(n) in stored_wrong})
     reported = findings.total
     refusals = Refusals(model)
     padded = padded_names(model)
@@ -97,7 +98,7 @@ def read_tensors(
                 place = Place(file, label_of(node))
                 values = {"inferred": tensor_text(inferred[name])}
                 actual = tensor_text(declared[name])
-                findings.add("graph.shape_contradicts", place, shown(name), actual, **values)
+                findings.add("graph.shape_contradicts", place, name_text(name), actual, **values)
     joined = {name: join(declared.get(name), tensor) for name, tensor in inferred.items()}
     unsure = dict.fromkeys(judged.wrong, UNKNOWN_TENSOR)
     known = declared | joined | unsure

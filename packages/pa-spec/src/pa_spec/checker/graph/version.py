@@ -7,8 +7,8 @@ from typing import Any
 
 from pa_spec.checker.finding import Findings, Place
 from pa_spec.checker.graph.companion import MICROSOFT, companions
-from pa_spec.checker.graph.element import shown
 from pa_spec.checker.graph.walk import ATTENTION
+from pa_spec.checker.tensor_text import name_text
 from pa_spec.checker.text import did_you_mean
 
 _STANDARD = ("", "ai.onnx")
@@ -27,7 +27,7 @@ def check_versions(model: Any, file: str, findings: Findings) -> None:
     for each in model.opset_import:
         is_standard = each.domain in _STANDARD
         newest = int(defs.onnx_opset_version()) if is_standard else each.version
-        name = "ONNX's own domain" if is_standard else shown(each.domain)
+        name = "ONNX's own domain" if is_standard else name_text(each.domain)
         # Of the operator's domain there is one version, which the nodes' check asks for.
         if each.domain != MICROSOFT:
             found.append((name, int(each.version), newest))
@@ -63,5 +63,5 @@ def check_operators(
     known = sorted({each.name for each in defs.get_all_schemas() if not each.domain} | own)
     for index, name in enumerate(sorted(unknown)):
         hint = did_you_mean(name, known) if index < _MOST_COMPARED else ""
-        actual = f"{shown(name)}{hint}"
+        actual = f"{name_text(name)}{hint}"
         findings.add("graph.unknown_operator", Place(file), "op_type", actual)

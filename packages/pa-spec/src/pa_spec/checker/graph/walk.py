@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pa_spec.checker.finding import Findings, Place
-from pa_spec.checker.graph.element import shown
 from pa_spec.checker.graph.scope import Scope, define
+from pa_spec.checker.tensor_text import name_text
 
 ATTENTION = "PagedAttention"
 STATE_OPERATORS = frozenset(
@@ -60,7 +60,7 @@ class Walk:
     ) -> None:
         """Report a wrong name."""
         self.is_sound = False
-        findings.add(finding_id, place, shown(name), actual)
+        findings.add(finding_id, place, name_text(name), actual)
 
 
 def walk_model(model: Any, file: str, findings: Findings) -> Walk:
@@ -73,7 +73,7 @@ def walk_model(model: Any, file: str, findings: Findings) -> Walk:
     while queue:
         scope = queue.popleft()
         for name in define(scope):
-            place = Place(file, scope.within(shown(name)))
+            place = Place(file, scope.within(name_text(name)))
             walk.blame(findings, "graph.duplicate_name", place, name, "given again")
         _stored_in_graph(walk, scope)
         for index, node in enumerate(scope.graph.node):
@@ -97,7 +97,7 @@ def padded_names(model: Any) -> frozenset[str]:
 def label_of(node: Any) -> str:
     """Return what a node is called: its name, else after its first output."""
     named = node.name or next((each for each in node.output if each), "") or node.op_type
-    return shown(named) or "unnamed node"
+    return name_text(named) or "unnamed node"
 
 
 def repeated_attributes(node: Any) -> list[str]:
@@ -127,14 +127,14 @@ def _visit(walk: Walk, site: Site, file: str, findings: Findings) -> list[Scope]
         return []
     for name in repeated_attributes(node):
         place = Place(file, scope.within(label_of(node)))
-        findings.add("graph.duplicate_name", place, shown(name), "given again")
+        findings.add("graph.duplicate_name", place, name_text(name), "given again")
     for attribute in node.attribute:
         if attribute.HasField("t") or attribute.tensors or attribute.HasField("sparse_tensor"):
             _stored_in_attribute(walk, scope.within(label_of(node)), attribute)
     return [
         Scope(
             graph,
-            scope.within(f"{label_of(node)}.{shown(name)}"),
+            scope.within(f"{label_of(node)}.{name_text(name)}"),
             scope,
             site.position,
             scope.depth + 1,
@@ -163,7 +163,7 @@ def _check_results(walk: Walk, scope: Scope, file: str, findings: Findings) -> N
     seen = set()
     for value in scope.graph.output:
         name = value.name
-        place = Place(file, scope.within(shown(name)))
+        place = Place(file, scope.within(name_text(name)))
         if name in seen:
             walk.blame(findings, "graph.duplicate_name", place, name, "given again")
         elif not scope.is_visible(name, len(scope.graph.node)):
@@ -173,9 +173,9 @@ def _check_results(walk: Walk, scope: Scope, file: str, findings: Findings) -> N
 
 def _stored_in_graph(walk: Walk, scope: Scope) -> None:
     for tensor in scope.graph.initializer:
-        walk.tensors.append(StoredTensor(scope.within(shown(tensor.name)), tensor))
+        walk.tensors.append(StoredTensor(scope.within(name_text(tensor.name)), tensor))
     for sparse in scope.graph.sparse_initializer:
-        place = scope.within(shown(sparse.values.name))
+        place = scope.within(name_text(sparse.values.name))
         walk.tensors.extend(
             (StoredTensor(place, sparse.values), StoredTensor(place, sparse.indices))
         )
@@ -201,7 +201,7 @@ def _walk_functions(walk: Walk, model: Any) -> None:
                 walk.operators[node.domain, node.op_type] += 1
                 called.add((node.domain, node.op_type, node.overload))
                 if node.op_type == ATTENTION:
-                    walk.functions.append(f"{shown(function.name)} > {label_of(node)}")
+                    walk.functions.append(f"{name_text(function.name)} > {label_of(node)}")
                 queue.extend(graph.node for _, graph in subgraphs(node))
     walk.recursive = _recursive(calls)
 
@@ -228,4 +228,4 @@ def _recursive(calls: dict[_Function, set[_Function]]) -> str:
     known, function = set(left), left[0]
     for _ in left:
         function = next(each for each in sorted(calls[function]) if each in known)
-    return shown(function[1])
+    return name_text(function[1])

@@ -1,22 +1,9 @@
-"""Shapes and element types in words."""
+"""Whether two tensors of a model may be the same thing."""
 
 from __future__ import annotations
 
+from pa_spec.checker.tensor_text import type_text
 from pa_spec.inference.shape import SymbolicShape, SymbolicTensor
-
-
-def shape_text(shape: SymbolicShape) -> str:
-    """Write a shape: "[num_blocks, ?, 3, 64]"."""
-    if shape is None:
-        return "an unknown shape"
-    return f"[{', '.join('?' if each is None else str(each) for each in shape)}]"
-
-
-def type_text(tensor: SymbolicTensor) -> str:
-    """Write an element type."""
-    if tensor.element_type is None:
-        return tensor.other_type or "unknown"
-    return tensor.element_type.value
 
 
 def have_same_type(left: SymbolicTensor, right: SymbolicTensor) -> bool:
