@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from export_mutation import (
-    Mutation,
     all_of,
     at,
     attention,
@@ -76,6 +73,10 @@ def _identity_before_cache(model: ModelProto) -> None:
 def _crossed_outputs(model: ModelProto) -> None:
     one, other = attention(model, 3), attention(model, 4)
     one.output[1], other.output[1] = other.output[1], one.output[1]
+
+
+def _five_outputs(model: ModelProto) -> None:
+    attention(model).output.extend(["further", "more"])
 
 
 def _two_outputs(model: ModelProto) -> None:
@@ -163,7 +164,13 @@ GRAPH_INPUTS = (
     ),
 )
 
+
+def _nothing_declared(model: ModelProto) -> None:
+    del model.graph.value_info[:]
+
+
 TYPES = (
+    broken("no types declared between nodes", "", _nothing_declared),
     broken("past lengths of int64", "V98", typed("past_sequence_lengths", kind=I64)),
     broken("block_table of int64", "V98", typed("block_table", kind=I64)),
     broken("float32 key cache", "V45", typed(*KEYS, kind=F32)),
@@ -255,6 +262,7 @@ OUTPUTS_OF_GRAPH = (
     broken("cache output dropped", "V54", drop_edge("present.3.key")),
     broken("crossed cache outputs", "V54", _crossed_outputs),
     broken("two outputs", "V55", _two_outputs),
+    broken("five outputs", "V55", _five_outputs),
     broken("float32 cache output", "V80", typed("present.3.value", kind=F32)),
     broken("logits renamed", "V80", rename("logits", "scores")),
     broken("hidden states instead of logits", "V97", _hidden_states),
@@ -266,35 +274,5 @@ OUTPUTS_OF_GRAPH = (
     broken("logits for each row", "", shaped("logits", dims=("batch_size", 49152))),
     broken(
         "logits renamed in both", "", rename("logits", "scores"), at(f"{OUTPUTS}.logits", "scores")
-    ),
-)
-
-
-def _moved(location: str) -> Mutation:
-    def change(model: ModelProto) -> None:
-        for tensor in model.graph.initializer:
-            for entry in tensor.external_data:
-                if entry.key == "location":
-                    entry.value = location
-
-    return broken(f"external data at {location}", "graph.external_path", change)
-
-
-def _truncated(folder: Path) -> None:
-    (folder / "model.onnx").write_bytes(b"\x08\x0a" + b"\xff" * 40)
-
-
-EXTERNAL = (
-    _moved("../model.onnx.data"),
-    broken(
-        "no external data",
-        "graph.external_missing",
-        folder=lambda folder: (folder / "model.onnx.data").unlink(),
-    ),
-    broken("no graph", "file.unreadable", folder=lambda folder: (folder / "model.onnx").unlink()),
-    broken(
-        "truncated graph",
-        "graph.not_onnx",
-        folder=_truncated,
     ),
 )

@@ -166,7 +166,19 @@ PAIRS = (
     broken("names of their own", "", own_names, templates(*OWN_NAMES)),
 )
 
+
+def _lengths_exchanged(model: ModelProto) -> None:
+    for node in model.graph.node:
+        if node.op_type == "PagedAttention":
+            node.input[5], node.input[6] = node.input[6], node.input[5]
+
+
+def _misspelt_activation(model: ModelProto) -> None:
+    next(each for each in model.graph.node if each.op_type == "Sigmoid").op_type = "Sigmoide"
+
+
 PLACES = (
+    broken("lengths exchanged at all nodes", "V33", _lengths_exchanged),
     broken(
         "boundaries and past lengths exchanged",
         "exported.input_exchanged",
@@ -214,6 +226,7 @@ PLACES = (
 
 LAYERS = (
     broken("misspelt operator", "exported.layer_unread", _misspelt),
+    broken("misspelt activation", "graph.unknown_operator", _misspelt_activation),
     broken("layer without attention", "exported.layer_unread", _without_attention),
     broken("3 heads in all layers", "V15", _everywhere("num_heads", 3)),
     broken("short cos_cache", "V40", _short_table),

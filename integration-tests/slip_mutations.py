@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from config_mutations import ALL_LAYERS, DECODER, ENGINE, GROUPS
-from export_mutation import ChangeConfig, at, attention, both, broken, rename
+from export_mutation import ChangeConfig, at, both, broken, rename
 from graph_mutations import INPUTS, OUTPUTS
-from onnx import ModelProto
 from pairing_mutations import OWN_NAMES, own_names, templates
 
 _FIXED = {"kind": "fixed_conv", "layer_ids": ALL_LAYERS}
@@ -27,48 +25,7 @@ def _slip(place: str, slip: str) -> ChangeConfig:
     return change
 
 
-def _lengths_exchanged(model: ModelProto) -> None:
-    for node in model.graph.node:
-        if node.op_type == "PagedAttention":
-            node.input[5], node.input[6] = node.input[6], node.input[5]
-
-
-def _misspelt_sigmoid(model: ModelProto) -> None:
-    next(each for each in model.graph.node if each.op_type == "Sigmoid").op_type = "Sigmoide"
-
-
-def _five_outputs(model: ModelProto) -> None:
-    attention(model).output.extend(["further", "more"])
-
-
-def _data_moved(model: ModelProto) -> None:
-    for tensor in model.graph.initializer:
-        for entry in tensor.external_data:
-            if entry.key == "location":
-                entry.value = "weights.bin"
-
-
-def _data_renamed(folder: Path) -> None:
-    (folder / "model.onnx.data").rename(folder / "weights.bin")
-
-
-def _nothing_declared(model: ModelProto) -> None:
-    del model.graph.value_info[:]
-
-
-CLEAN_TYPES = (broken("no types declared between nodes", "", _nothing_declared),)
-CLEAN_DATA = (
-    broken(
-        "data under another name",
-        "",
-        _data_moved,
-        folder=_data_renamed,
-    ),
-)
 SLIPS = (
-    broken("lengths exchanged at all nodes", "V33", _lengths_exchanged),
-    broken("misspelt activation", "graph.unknown_operator", _misspelt_sigmoid),
-    broken("five outputs", "V55", _five_outputs),
     broken(
         "one template twice", "V79", config=at(f"{OUTPUTS}.present_key_names", "present.%d.value")
     ),

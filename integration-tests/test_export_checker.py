@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 import config_mutations as config
+import file_mutations
 import graph_mutations as graph
 import onnx
 import pairing_mutations as pairing
@@ -26,13 +27,13 @@ from pa_spec.checker import CheckOptions, Verdict, check_model, register_schemas
 
 SMALL = {
     "graph inputs": graph.GRAPH_INPUTS,
-    "types": (*graph.TYPES, *slip_mutations.CLEAN_TYPES),
+    "types": graph.TYPES,
     "caches": graph.CACHES,
     "tables": graph.TABLES,
     "attributes": graph.ATTRIBUTES,
     "node inputs": graph.NODE_INPUTS,
     "outputs": graph.OUTPUTS_OF_GRAPH,
-    "external data": (*graph.EXTERNAL, *slip_mutations.CLEAN_DATA),
+    "external data": file_mutations.EXTERNAL,
     "manifest": config.MANIFEST,
     "decoder": config.DECODER_KEYS,
     "engine": config.ENGINE_KEYS,
