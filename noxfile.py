@@ -121,7 +121,8 @@ def types(session: Session) -> None:
     for package in PACKAGES:
         session.run("mypy", f"packages/{package}/tests")
     # Some of them share builders with the tests of pa-spec.
-    session.run("mypy", "integration-tests", env={"MYPYPATH": "packages/pa-spec/tests"})
+    shared = "packages/pa-spec/tests:packages/pa-kernels/tests"
+    session.run("mypy", "integration-tests", env={"MYPYPATH": shared})
     session.run("mypy", "noxfile.py", *sorted(str(each) for each in Path(".ci").glob("*.py")))
     session.run("mypy", "nox")
 
