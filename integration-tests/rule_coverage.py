@@ -38,18 +38,18 @@ def rule_tests(path: Path) -> Iterator[RuleTest]:
     """Yield the marked tests of a module, none of one that is skipped."""
     module = ast.parse(path.read_text("utf-8"))
     constants = _assigned(module.body)
-    if any(_skips(each) for each in constants.get("pytestmark", ())):
+    if any(skips(each) for each in constants.get("pytestmark", ())):
         return
     functions = {
         each.name: each
         for node in module.body
         for each in (node.body if isinstance(node, ast.ClassDef) else [node])
         if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")
-        if not (isinstance(node, ast.ClassDef) and any(map(_skips, node.decorator_list)))
+        if not (isinstance(node, ast.ClassDef) and any(map(skips, node.decorator_list)))
     }
     for function in functions.values():
         found = _rule_test(function, constants)
-        if found.ids and not any(map(_skips, (*function.decorator_list, *_live(function.body)))):
+        if found.ids and not any(map(skips, (*function.decorator_list, *_live(function.body)))):
             yield found
 
 
@@ -110,7 +110,8 @@ def _calls_in(statement: ast.stmt, lambdas: Sequence[ast.Lambda]) -> bool:
     return any(each in lambdas for each in ast.walk(statement))
 
 
-def _skips(node: ast.AST) -> bool:
+def skips(node: ast.AST) -> bool:
+    """Say whether a mark or a statement keeps a test from running."""
     names = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
     return bool(names & SKIPS) and "pytest" in {
         each.id for each in ast.walk(node) if isinstance(each, ast.Name)
@@ -154,7 +155,7 @@ def _rows(decorator: ast.expr, constants: Scope) -> list[ast.expr]:
     if isinstance(values, ast.Name) and values.id in constants:
         values = constants[values.id][-1]
     listed = values.elts if isinstance(values, ast.List | ast.Tuple) else [values]
-    return [each for each in listed if not _skips(each)]
+    return [each for each in listed if not skips(each)]
 
 
 def _parameters(function: ast.FunctionDef, constants: Scope) -> dict[str, list[ast.expr]]:

@@ -9,9 +9,11 @@ from pa_spec import (
     backend_features,
     backend_reasons,
     backends,
+    feature_tests,
     validate,
     vectors,
 )
+from pa_spec.contract.data import table
 from pa_spec.testing import example_call
 
 ACTIVE = [name for name, row in backends().items() if row.status is RuleStatus.ACTIVE]
@@ -38,6 +40,21 @@ def test_matrix_says_of_active_backends_what_their_limits_say(feature: FeatureRe
     assert {name: reasons[name] == "" for name in ACTIVE} == {
         name: feature.backends[name] != "no" for name in ACTIVE
     }
+
+
+def test_every_cell_of_an_active_backend_has_its_tests() -> None:
+    cells = {(feature, name) for feature in backend_features() for name in ACTIVE}
+
+    assert set(feature_tests()) == cells
+    for (feature, name), nodes in feature_tests().items():
+        is_refused = backend_features()[feature].backends[name] == "no"
+        assert len(nodes) == (1 if is_refused else 3), (feature, name)
+
+
+def test_only_features_of_the_matrix_have_tests() -> None:
+    rows = table("operator/feature_tests.toml")["feature"]
+
+    assert [row["feature"] for row in rows] == list(backend_features())
 
 
 def test_backend_of_a_later_release_is_not_eligible_and_says_so() -> None:

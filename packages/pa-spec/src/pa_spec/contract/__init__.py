@@ -7,6 +7,7 @@ from pa_spec.contract.backend import (
     backend_features,
     backend_reasons,
     backends,
+    feature_tests,
 )
 from pa_spec.contract.configuration import (
     GroupRecord,
@@ -121,6 +122,7 @@ __all__ = [
     "error_codes",
     "event_flags",
     "failure_table",
+    "feature_tests",
     "finding_kinds",
     "finish_reasons",
     "host_quantities",

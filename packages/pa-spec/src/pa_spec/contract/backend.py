@@ -14,6 +14,7 @@ from pa_spec.contract.rule import RuleStatus
 from pa_spec.operator import CallSignature
 
 _FILE = "operator/backends.toml"
+_TESTS = "operator/feature_tests.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,25 @@ class FeatureRecord:
     backends: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class FeatureTests:
+    """Tests of a feature by node id; each runs on every backend that serves the feature.
+
+    example: computed by hand. third_party: against somebody else's operator. drawn: random problems
+    against the oracle.
+    """
+
+    feature: str
+    example: str
+    third_party: str
+    drawn: str
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The three ids."""
+        return (self.example, self.third_party, self.drawn)
+
+
 @cache
 def backends() -> Mapping[str, BackendRecord]:
     """Return the backends by name, in the order in which a call tries them."""
@@ -65,6 +85,25 @@ def backends() -> Mapping[str, BackendRecord]:
 def backend_features() -> Mapping[str, FeatureRecord]:
     """Return the lines of the feature matrix by name."""
     return by_id(records(FeatureRecord, table(_FILE)["feature"]), "name")
+
+
+@cache
+def feature_tests() -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """Return the ids of the tests behind each cell of the matrix, by feature and backend.
+
+    What an active backend has not is refused, which has its test too; cells of a pending backend
+    have none.
+    """
+    served = by_id(records(FeatureTests, table(_TESTS)["feature"]), "feature")
+    refused = (table(_TESTS)["refused"],)
+    active = [name for name, row in backends().items() if row.status is RuleStatus.ACTIVE]
+    return MappingProxyType(
+        {
+            (row.name, name): refused if row.backends[name] == "no" else served[row.name].nodes
+            for row in backend_features().values()
+            for name in active
+        }
+    )
 
 
 def backend_reasons(signature: CallSignature) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pa_spec.contract import (
     BackendLimit,
@@ -10,6 +10,7 @@ from pa_spec.contract import (
     RuleStatus,
     backend_features,
     backends,
+    feature_tests,
 )
 from pa_spec.reference.markdown import code, table
 
@@ -28,9 +29,13 @@ def backend_parts() -> Iterator[str]:
     yield "## Features"
     yield (
         "*planned*: the backend is pending and will have it. *prologue*: the same code for every "
-        "backend, before attention."
+        "backend, before attention. The numbers are the tests behind a cell, listed below: an "
+        "example computed by hand, a comparison with somebody else's operator, problems that are "
+        "drawn and compared with the oracle; of what is refused, the test that it is."
     )
     yield matrix_table()
+    yield "## Tests behind the cells"
+    yield test_table()
 
 
 def backend_table() -> str:
@@ -64,6 +69,18 @@ def matrix_table() -> str:
     )
 
 
+def test_table() -> str:
+    """Write the tests behind the cells as a table, by the numbers that the cells give."""
+    return table(
+        ("number", "test"), ((number, code(node)) for node, number in _test_numbers().items())
+    )
+
+
+def _test_numbers() -> Mapping[str, int]:
+    nodes = dict.fromkeys(node for cell in feature_tests().values() for node in cell)
+    return {node: number for number, node in enumerate(nodes, 1)}
+
+
 def _status(status: RuleStatus, feature: str) -> str:
     return f"{status.value}: {feature}" if feature else status.value
 
@@ -75,7 +92,11 @@ def _served(limit: BackendLimit) -> str:
 
 
 def _cells(row: FeatureRecord) -> Iterator[str]:
+    numbers = _test_numbers()
     for name, backend in backends().items():
         answer = row.backends[name]
-        is_pending = backend.status is RuleStatus.PENDING
-        yield answer.replace("yes", "planned") if is_pending else answer
+        if backend.status is RuleStatus.PENDING:
+            yield answer.replace("yes", "planned")
+        else:
+            tests = " ".join(str(numbers[node]) for node in feature_tests()[row.name, name])
+            yield f"{answer} ({tests})"
