@@ -6,7 +6,7 @@ as a backend serves it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,12 +84,18 @@ def eligible(signature: CallSignature) -> list[Kernel]:
     return [kernel for kernel in KERNELS if kernel.serves(signature)]
 
 
-def each_eligible(cases: Mapping[str, ProblemOptions]) -> pytest.MarkDecorator:
-    """Parametrize a test with `options` and `kernel`: every case on all that serve it."""
+def each_eligible(
+    cases: Mapping[str, ProblemOptions], oracle: Collection[str] | None = None
+) -> pytest.MarkDecorator:
+    """Parametrize a test with `options` and `kernel`: every case on all that serve it.
+
+    oracle: the cases that the slow oracle takes too, None = all of them.
+    """
     rows = [
         pytest.param(options, kernel, id=f"{name}-{kernel}")
         for name, options in cases.items()
         for kernel in eligible(random_paged_problem(0, options).signature)
+        if kernel.name != "reference" or oracle is None or name in oracle
     ]
     return pytest.mark.parametrize(("options", "kernel"), rows)
 
