@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 from typing import final
 
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor
 from pa_kernels.backends.table import select
 from pa_kernels.geometry import CallGeometry
 from pa_kernels.guard import InputGuard
-from pa_kernels.signature import DTYPES, signature_of
+from pa_kernels.signature import DTYPES, CallLayout, layout_of, signature_of_layout
 
 
 @final
@@ -64,6 +65,11 @@ class PreparedCall:
         signature, when `out` does not fit (V71), and for bad lengths in host tensors (V65).
         """
         self._guard.check(inputs)
+        return self._run(inputs, out)
+
+    def _run(
+        self, inputs: PagedAttentionInputs[Tensor], out: PagedAttentionOutputs[Tensor] | None
+    ) -> PagedAttentionOutputs[Tensor]:
         if out is None:
             out = self._allocate(inputs.query)
         else:
@@ -105,8 +111,7 @@ def prepare(signature: CallSignature, backend: str | None = None) -> PreparedCal
     the named one does not (V71).
     """
     prepared = PreparedCall(signature, backend)
-    if os.environ.get("PA_KERNEL_DEBUG") == "1":
-        sys.stderr.write(f"pa_kernels: {prepared!r}\n")
+    _announce(prepared)
     return prepared
 
 
@@ -118,9 +123,27 @@ def paged_attention(
     """Run the operator once: prepare and run in one go.
 
     The caches are updated in place. output_qk_type: element type of output 3, float32 when
-    qk_output asks for it and None is given.
+    qk_output asks for it and None is given. Calls of a layout that was seen lately share what was
+    prepared for it, which is a function of the layout alone.
     """
-    return prepare(signature_of(inputs, attributes, output_qk_type)).run(inputs)
+    layout = layout_of(inputs, attributes, output_qk_type)
+    if attributes.qk_output:
+        # How large a score matrix may be is read from the environment, call by call.
+        return prepare(signature_of_layout(layout)).run(inputs)
+    prepared = _prepared(layout)
+    _announce(prepared)
+    # An equal layout is what the guard of `run` would prove.
+    return prepared._run(inputs, None)  # noqa: SLF001
+
+
+@lru_cache(maxsize=32)
+def _prepared(layout: CallLayout) -> PreparedCall:
+    return PreparedCall(signature_of_layout(layout))
+
+
+def _announce(prepared: PreparedCall) -> None:
+    if os.environ.get("PA_KERNEL_DEBUG") == "1":
+        sys.stderr.write(f"pa_kernels: {prepared!r}\n")
 
 
 def _check_buffer(name: str, buffer: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
