@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from dense_rows import DenseRow, dense_rows
 from every_backend import eligible
-from gqa_rows import GqaRow, staged_row, whole_row
-from pa_kernels.testing import PagedProblem, expect_close, expect_stored
+from gqa_rows import staged_row, whole_row
+from pa_kernels.testing import PagedProblem, expect_close
+from stored_rows import expect_caches
 from torch import Tensor
 
 _PROBABILITIES = 2
@@ -46,36 +47,3 @@ def expect_scores(ours: Tensor, theirs: Tensor, problem: PagedProblem, row: Dens
     width = min(row.context, ours.shape[2])
     inside = is_visible[:, :width]
     expect_close(ours[..., :width].where(inside, 0.0), theirs[..., :width].where(inside, 0.0))
-
-
-def expect_caches(before: PagedProblem, after: PagedProblem, rows: list[GqaRow]) -> None:
-    """Compare both pools with the old ones into which the oracle's heads are written."""
-    for name, part, scale in (
-        ("key_cache", "key", before.inputs.k_scale),
-        ("value_cache", "value", before.inputs.v_scale),
-    ):
-        cache = getattr(before.inputs, name)
-        expected = cache.clone().flatten(0, 1)
-        codes = _bytes(expected)
-        for row, found in zip(dense_rows(before), rows, strict=True):
-            slot = row.slot[row.past :]
-            if before.inputs.slot_mapping is not None:
-                slot = before.inputs.slot_mapping[row.tokens].long()
-            stored = _bytes(stored_as(getattr(found, part), scale, cache.dtype))
-            codes[slot[slot >= 0]] = stored[slot >= 0]
-        expect_stored(getattr(after.inputs, name).flatten(0, 1), expected)
-
-
-def stored_as(values: Tensor, scale: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """Convert heads [n, K, D] to a cache's element type (8.5), with torch's own conversions."""
-    if scale is None:
-        return values.to(dtype)
-    steps = values / (scale if scale.numel() == 1 else scale[:, 0])
-    if dtype == torch.int8:
-        return steps.round().clamp(-128, 127).to(dtype)
-    return steps.clamp(-448, 448).to(dtype)
-
-
-def _bytes(cache: Tensor) -> Tensor:
-    """Return a view that indexed assignment knows, whatever the element type."""
-    return cache.view(torch.uint8) if cache.element_size() == 1 else cache

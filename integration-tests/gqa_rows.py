@@ -8,26 +8,15 @@ whose keys the call does not store.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dense_rows import DenseRow, context_of, heads_of
 from gqa_oracle import Attribute, group_query_attention, lengths
 from pa_kernels.testing import PagedProblem
+from stored_rows import OracleRow
 from torch import Tensor
 from torch.nn.functional import rms_norm
 
 
-@dataclass(frozen=True, slots=True)
-class GqaRow:
-    """output: [n, H*D]. key, value: [n, K, D] as stored without quantization. scores: [H, n, L]."""
-
-    output: Tensor
-    key: Tensor
-    value: Tensor
-    scores: Tensor | None = None
-
-
-def whole_row(problem: PagedProblem, row: DenseRow) -> GqaRow:
+def whole_row(problem: PagedProblem, row: DenseRow) -> OracleRow:
     """Run a row through one node: [past | new], with everything that the problem asks for."""
     inputs, options = problem.inputs, problem.options
     tensors = {**lengths(row.past, row.new), **_new_tokens(problem, row)}
@@ -42,7 +31,7 @@ def whole_row(problem: PagedProblem, row: DenseRow) -> GqaRow:
     }
     found = group_query_attention(tensors, _attributes(problem) | rotary)
     scores = found.get("output_qk")
-    return GqaRow(
+    return OracleRow(
         found["output"][0],
         found["present_key"][0, :, row.past :].transpose(0, 1),
         found["present_value"][0, :, row.past :].transpose(0, 1),
@@ -50,7 +39,7 @@ def whole_row(problem: PagedProblem, row: DenseRow) -> GqaRow:
     )
 
 
-def staged_row(before: PagedProblem, after: PagedProblem, row: DenseRow) -> GqaRow:
+def staged_row(before: PagedProblem, after: PagedProblem, row: DenseRow) -> OracleRow:
     """Run a row in two stages; the second reads the caches of `after`, a backend's own run."""
     query, key, value = normalized_heads(before)
     assert value is not None
@@ -69,7 +58,7 @@ def staged_row(before: PagedProblem, after: PagedProblem, row: DenseRow) -> GqaR
         tensors[name] = _flat(context[row.past :])
     found = group_query_attention(tensors, _attributes(before))
     scores = found.get("output_qk")
-    return GqaRow(
+    return OracleRow(
         found["output"][0],
         turned_key,
         value[row.tokens],

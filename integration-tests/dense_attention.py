@@ -1,0 +1,110 @@
+"""torch's own attention over dense rows: scaled_dot_product_attention and FlexAttention.
+
+Both compute in float64. A sink is an appended key for the first, whose logit the mask gives, and a
+share of the log-sum-exp for the second. A softcap only the second has.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from dense_rows import DenseRow, context_of
+from pa_kernels.testing import PagedProblem
+from torch import Tensor
+from torch.nn.attention import flex_attention as flex
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+Attention = Callable[[Tensor, PagedProblem, DenseRow], Tensor]
+"""From a row's queries [n, H, D], ready to attend, and a problem whose call has run: [n, H, Dv]."""
+
+
+def sdpa_row(query: Tensor, after: PagedProblem, row: DenseRow) -> Tensor:
+    """Attend with scaled_dot_product_attention: every term of the logits is in the mask."""
+    inputs, heads = after.inputs, after.options.num_heads
+    assert after.options.softcap == 0
+    key, value = _context(after, row)
+    terms = torch.zeros(heads, row.new, row.context, dtype=torch.float64)
+    if inputs.attention_bias is not None:
+        terms = terms + _bias(inputs.attention_bias, row)
+    terms = terms.masked_fill(~visible(after, row), -torch.inf)
+    if inputs.head_sink is not None:
+        sink = inputs.head_sink.double()[:, None, None].expand(heads, row.new, 1)
+        terms = torch.cat((terms, sink), dim=-1)
+        # The appended key has a product of 0, and nothing to give.
+        key, value = pad(key, (0, 0, 0, 1)), pad(value, (0, 0, 0, 1))
+    output = scaled_dot_product_attention(
+        query.double().transpose(0, 1)[None],
+        key[None],
+        value[None],
+        attn_mask=terms[None],
+        scale=_scale(after),
+        enable_gqa=True,
+    )
+    return output[0].transpose(0, 1)
+
+
+def flex_row(query: Tensor, after: PagedProblem, row: DenseRow) -> Tensor:
+    """Attend with FlexAttention: score_mod for softcap and bias, mask_mod for what is visible."""
+    inputs, softcap = after.inputs, after.options.softcap
+    key, value = _context(after, row)
+    is_visible = visible(after, row)
+    bias = None if inputs.attention_bias is None else _bias(inputs.attention_bias, row)
+
+    def score_mod(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        capped = softcap * torch.tanh(score / softcap) if softcap else score
+        return capped if bias is None else capped + bias[h if bias.shape[0] > 1 else 0, q, k]
+
+    def mask_mod(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return is_visible[q, k]
+
+    mask = flex.create_block_mask(mask_mod, None, None, row.new, row.context, device="cpu")
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
+        # Not compiled: the same arithmetic, and it says so in a warning.
+        patched.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", value=True)
+        warnings.simplefilter("ignore")
+        output, aux = flex.flex_attention(
+            query.double().transpose(0, 1)[None],
+            key[None],
+            value[None],
+            score_mod=score_mod,
+            block_mask=mask,
+            scale=_scale(after),
+            enable_gqa=True,
+            return_aux=flex.AuxRequest(lse=True),
+        )
+    if inputs.head_sink is not None:
+        assert aux.lse is not None
+        sink = inputs.head_sink.double()[:, None]
+        output = output * torch.sigmoid(aux.lse[0] - sink)[..., None]
+    return torch.as_tensor(output)[0].transpose(0, 1)
+
+
+def visible(problem: PagedProblem, row: DenseRow) -> Tensor:
+    """Return which keys each query may see [n, context]: mapped, not later, within the window."""
+    positions = problem.inputs.query_positions
+    last = row.past + torch.arange(row.new) if positions is None else positions[row.tokens]
+    key, last = torch.arange(row.context), last[:, None]
+    window = problem.attributes.local_window_size
+    is_visible = (key <= last) & (row.slot >= 0)
+    return is_visible & (key > last - window) if window > 0 else is_visible
+
+
+def _context(after: PagedProblem, row: DenseRow) -> tuple[Tensor, Tensor]:
+    """Return keys [K, context, D] and values [K, context, Dv] as the caches hold them."""
+    inputs, options = after.inputs, after.options
+    key = context_of(inputs.key_cache, inputs.k_scale, row).double().transpose(0, 1)
+    if inputs.value_cache is None:
+        return key, key[..., : options.v_head_size]
+    return key, context_of(inputs.value_cache, inputs.v_scale, row).double().transpose(0, 1)
+
+
+def _bias(bias: Tensor, row: DenseRow) -> Tensor:
+    own = bias[row.index if bias.shape[0] > 1 else 0]
+    return own[:, : row.new, : row.context].double()
+
+
+def _scale(problem: PagedProblem) -> float:
+    return float(problem.options.scale or problem.options.head_size**-0.5)
