@@ -22,15 +22,15 @@ from installation import (
     PACKAGES,
     QUIET_THREADS,
     ROOT,
+    SANITIZED,
     WITHOUT_CUDA,
     build,
     install,
     install_model,
     install_plain,
     installer_settings,
-    name_of,
+    others_of,
     pyproject,
-    requirements,
     run_tests,
     test_requirements,
 )
@@ -115,7 +115,7 @@ def types(session: Session) -> None:
     """Check types with mypy --strict: sources, tests and this file."""
     needed = {each for package in PACKAGES for each in test_requirements(package)}
     for package in PACKAGES:
-        needed.update(each for each in requirements(package) if name_of(each) not in PACKAGES)
+        needed.update(others_of(package))
     install_plain(session, "mypy", "nox", "packaging", "types-jsonschema", *sorted(needed))
     session.run("mypy", *(f"packages/{each}/src" for each in PACKAGES))
     for package in PACKAGES:
@@ -154,6 +154,19 @@ def fuzz(session: Session) -> None:
         if "def one_input(" in (folder / f"{target}.py").read_text("utf-8"):
             options = (f"-max_total_time={seconds}", f"-artifact_prefix={found}/")
             session.run("python", str(folder / "fuzz_run.py"), target, *options)
+
+
+@nox.session
+def sanitize(session: Session) -> None:
+    """Test pa-kernels with its C++ under AddressSanitizer and UBSan; pytest's arguments follow."""
+    install(session, ["pa-spec"], *test_requirements("pa-kernels"), *others_of("pa-kernels"))
+    wheels = Path(session.create_tmp()) / "wheels"
+    shutil.rmtree(wheels, ignore_errors=True)
+    build(session, "pa-kernels", wheels, "--wheel", *WITHOUT_CUDA, *SANITIZED)
+    session.install("--no-deps", "--force-reinstall", str(next(wheels.glob("*.whl"))))
+    tests = Path("packages", "pa-kernels", "tests")
+    program = str(tests / "sanitize" / "sanitize_run.py")
+    session.run("python", program, *(session.posargs or [str(tests)]), env=QUIET_THREADS)
 
 
 @nox.session

