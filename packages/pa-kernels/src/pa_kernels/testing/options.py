@@ -17,14 +17,17 @@ class ProblemOptions:
     """Everything about a problem but its data; features are off by default.
 
     rows: (past, new) tokens of each row, None = drawn around block edges. cache_dtype: None = as
-    the query, int8 or float8_e4m3fn = quantized with `quant_type`. window_tokens, softcap, scale:
-    0 = off or default. rotary_dim: 0 = no RoPE. v_head_size: above 0 selects LATENT. is_strided:
-    query, key and value are column slices of one wider matrix.
+    the query, int8 or float8_e4m3fn = quantized with `quant_type`. v_quant_type: of the value
+    cache, "" = as the key cache's. window_tokens, softcap, scale: 0 = off or default. rotary_dim:
+    0 = no RoPE. v_head_size: above 0 selects LATENT. is_strided: query, key and value are column
+    slices of one wider matrix. has_padding_row: one row has tokens but no blocks. has_holes: blocks
+    in the middle of contexts are unmapped.
     """
 
     dtype: torch.dtype = torch.float32
     cache_dtype: torch.dtype | None = None
     quant_type: str = "NONE"
+    v_quant_type: str = ""
     num_heads: int = 4
     kv_num_heads: int = 2
     head_size: int = 32
@@ -41,16 +44,28 @@ class ProblemOptions:
     has_slot_mapping: bool = False
     has_query_positions: bool = False
     has_bias: bool = False
+    is_bias_of_all_heads: bool = False
     metadata_entries: int = 0
     qk_output: int = 0
     softcap: float = 0.0
     scale: float = 0.0
     window_tokens: int = 0
+    has_padding_row: bool = False
+    has_holes: bool = False
+
+    @property
+    def is_latent(self) -> bool:
+        """Whether values are the first channels of the keys."""
+        return self.v_head_size > 0
+
+    @property
+    def value_quant_type(self) -> str:
+        """The attribute v_quant_type."""
+        return "NONE" if self.is_latent else self.v_quant_type or self.quant_type
 
     @property
     def attributes(self) -> PagedAttentionAttributes:
         """The operator's attributes."""
-        is_latent = self.v_head_size > 0
         return PagedAttentionAttributes(
             num_heads=self.num_heads,
             kv_num_heads=self.kv_num_heads,
@@ -60,10 +75,10 @@ class ProblemOptions:
             do_rotary=int(self.rotary_dim > 0),
             rotary_interleaved=int(self.rotary_interleaved),
             k_quant_type=self.quant_type,
-            v_quant_type="NONE" if is_latent else self.quant_type,
+            v_quant_type=self.value_quant_type,
             v_head_size=self.v_head_size,
             rotary_offset=self.rotary_offset,
-            kv_cache_layout="LATENT" if is_latent else "SEPARATE",
+            kv_cache_layout="LATENT" if self.is_latent else "SEPARATE",
             qk_output=self.qk_output,
         )
 

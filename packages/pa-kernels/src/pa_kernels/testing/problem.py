@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
@@ -68,8 +69,8 @@ def random_paged_problem(seed: int, options: ProblemOptions | None = None) -> Pa
     cos_cache, sin_cache = _draw_rotary(options, layout.max_context + 8)
     query_positions = None
     if options.has_query_positions:
-        shift = rng.integers(0, 4, size=layout.num_tokens)
-        query_positions = torch.from_numpy((layout.position + shift).astype(np.int32))
+        shifted = layout.position + rng.integers(-2, 4, size=layout.num_tokens)
+        query_positions = torch.from_numpy(shifted.clip(min=0).astype(np.int32))
     extras = _draw_extras(options, layout, torch_rng)
     inputs = PagedAttentionInputs(
         query=query,
@@ -94,7 +95,7 @@ def _draw_tokens(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     q_width = options.num_heads * options.head_size
     kv_width = options.kv_num_heads * options.head_size
-    has_value = options.v_head_size == 0
+    has_value = not options.is_latent
     widths = [q_width, kv_width] + [kv_width] * has_value
     pad = 8 if options.is_strided else 0
     fused = torch.randn(num_tokens, sum(widths) + pad, generator=rng).to(options.dtype)
@@ -112,7 +113,7 @@ def _draw_caches(
 ) -> tuple[Tensor, Tensor | None]:
     dtype = options.cache_dtype or options.dtype
     caches = []
-    for _ in range(2 if options.v_head_size == 0 else 1):
+    for _ in range(1 if options.is_latent else 2):
         rows = torch.randn(
             layout.num_blocks * options.block_size,
             options.kv_num_heads,
@@ -149,18 +150,22 @@ def _draw_extras(
         for name in ("q_norm_weight", "k_norm_weight"):
             extras[name] = (1 + 0.2 * torch.randn(size, generator=rng)).to(options.dtype)
     if options.has_sink:
-        extras["head_sink"] = torch.randn(heads, generator=rng).to(options.dtype)
-    if options.quant_type != "NONE":
-        shape: tuple[int, ...] = (kv_heads, 1, size)
-        if options.quant_type == "PER_TENSOR":
-            shape = (1,)
-        for name in ("k_scale", "v_scale")[: 1 if options.v_head_size else 2]:
+        # Up to the size of a whole context's sum, so that a sink matters beside thousands of keys.
+        highest = math.log(layout.max_context) * torch.rand(heads, generator=rng)
+        extras["head_sink"] = (torch.randn(heads, generator=rng) + highest).to(options.dtype)
+    for name, quant_type in (
+        ("k_scale", options.quant_type),
+        ("v_scale", options.value_quant_type),
+    ):
+        if quant_type != "NONE":
+            shape = (1,) if quant_type == "PER_TENSOR" else (kv_heads, 1, size)
             extras[name] = 0.02 + 0.01 * torch.rand(shape, generator=rng)
     if options.metadata_entries:
         bounds = (layout.max_new, layout.max_context, 0)[: options.metadata_entries]
         extras["attention_metadata"] = torch.tensor(bounds, dtype=torch.int32)
     if options.has_bias:
         batch = layout.past.shape[0] if layout.num_tokens % 2 else 1
-        bias_shape = (batch, heads, layout.max_new, layout.max_context + 3)
+        bias_heads = 1 if options.is_bias_of_all_heads else heads
+        bias_shape = (batch, bias_heads, layout.max_new, layout.max_context + 3)
         extras["attention_bias"] = torch.randn(bias_shape, generator=rng).to(options.dtype)
     return extras

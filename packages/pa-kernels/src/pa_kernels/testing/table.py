@@ -51,7 +51,7 @@ def draw_layout(rng: np.random.Generator, options: ProblemOptions) -> Layout:
     new = np.array([row[1] for row in rows], dtype=np.int32)
     boundaries = np.concatenate(([0], np.cumsum(new))).astype(np.int32)
     table, num_blocks = _draw_table(rng, past, past + new, options.block_size)
-    if options.rows is None:
+    if options.has_padding_row or options.rows is None:
         # A padding row of a captured graph: tokens, but no blocks.
         table[int(rng.integers(len(rows)))] = UNMAPPED
 
@@ -68,6 +68,8 @@ def draw_layout(rng: np.random.Generator, options: ProblemOptions) -> Layout:
         slot_mapping[is_cached] = UNMAPPED
     if options.window_tokens:
         _unmap_left_blocks(options, past, table)
+    if options.has_holes:
+        _unmap_some(rng, past // options.block_size, table)
     return Layout(boundaries, past, table, slot_mapping, position, is_filled, num_blocks)
 
 
@@ -119,3 +121,10 @@ def _unmap_left_blocks(options: ProblemOptions, past: Int32Array, table: Int32Ar
     for row in range(0, len(past), 2):
         oldest = max(0, int(past[row]) - options.window_tokens + 1)
         table[row, : oldest // options.block_size] = UNMAPPED
+
+
+def _unmap_some(rng: np.random.Generator, complete: Int32Array, table: Int32Array) -> None:
+    """Unmap about a quarter of the complete blocks of every row."""
+    for row, count in enumerate(complete):
+        is_lost = rng.random(int(count)) < 0.25
+        table[row, :count][is_lost] = rng.choice([UNMAPPED, -9, 2**31 - 1])

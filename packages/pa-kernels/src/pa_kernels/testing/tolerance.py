@@ -56,3 +56,45 @@ def expect_close(actual: Tensor, expected: Tensor, dtype: torch.dtype | None = N
         rtol=tolerance.relative,
         equal_nan=True,
     )
+
+
+_RARELY = 1e-3
+"""Share of codes that may be one step away: the tolerance of float32 moves a value of 30 steps by
+1e-3 steps, and thresholds are a step apart."""
+
+
+def expect_stored(actual: Tensor, expected: Tensor) -> None:
+    """Raise AssertionError unless a cache holds what the oracle in float64 stores there.
+
+    actual, expected: of one element type. Floats may differ by one rounding of that type beside the
+    tolerance of float32, in which every prologue computes; codes of int8 and float8_e4m3fn may be
+    one step apart, rarely. NaN must coincide.
+    """
+    if actual.element_size() == 1:
+        _expect_codes(_steps(actual), _steps(expected))
+        return
+    limit = TOLERANCES[torch.float32]
+    rounding = 0.0 if actual.dtype == torch.float32 else torch.finfo(actual.dtype).eps
+    torch.testing.assert_close(
+        actual.double(),
+        expected.double(),
+        atol=limit.absolute,
+        rtol=limit.relative + rounding,
+        equal_nan=True,
+    )
+
+
+def _expect_codes(actual: Tensor, expected: Tensor) -> None:
+    apart = (actual - expected).abs()
+    farthest = max(apart.flatten().tolist(), default=0)
+    assert farthest <= 1, f"codes are {farthest} steps apart"
+    count = int(apart.count_nonzero())
+    assert count <= 1 + _RARELY * apart.numel(), f"{count} of {apart.numel()} codes differ"
+
+
+def _steps(codes: Tensor) -> Tensor:
+    """Return int64 numbers in the order of the values, neighbours one apart; both zeros are 0."""
+    if codes.dtype == torch.int8:
+        return codes.long()
+    bits = codes.view(torch.uint8).long()
+    return (bits & 0x7F).where(bits < 0x80, -(bits & 0x7F))

@@ -1,0 +1,151 @@
+"""Whole problems for hypothesis, and every implementation on this machine that can serve one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from hypothesis import strategies as st
+from pa_kernels import _cpu, explain, prepare, reference
+from pa_kernels.backends.cpu import CpuBackend
+from pa_kernels.geometry import CallGeometry
+from pa_kernels.reference.rows import token_places
+from pa_kernels.testing import (
+    PagedProblem,
+    ProblemOptions,
+    draw_options,
+    expect_close,
+    expect_stored,
+)
+from pa_spec import CallSignature, PagedAttentionInputs, PagedAttentionOutputs
+from torch import Tensor
+
+T = TypeVar("T")
+
+Outputs = PagedAttentionOutputs[Tensor]
+SEEDS = st.integers(0, 2**32 - 1)
+_UNWRITTEN = 3.25  # found by no comparison's tolerance, and no NaN that a fault might also give
+
+
+@st.composite
+def whole_options(draw: st.DrawFn) -> ProblemOptions:
+    """Options of a whole problem; the simplest ones are those of `ProblemOptions()`."""
+
+    def choose(items: Sequence[T], /) -> T:
+        return draw(st.sampled_from(items))
+
+    return draw_options(choose)
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """One way to compute a call: a backend of the table, or one unit of the compiled one."""
+
+    name: str
+    run: Callable[[PagedAttentionInputs[Tensor], Outputs], None]
+
+
+def implementations(signature: CallSignature) -> Iterator[Implementation]:
+    """Yield every eligible backend, then every instruction-set unit of the compiled one."""
+    for verdict in explain(signature):
+        if verdict.is_selected or verdict.reason.startswith("eligible"):
+            call = prepare(signature, verdict.backend)
+            yield Implementation(verdict.backend, call.run)  # type: ignore[arg-type]
+    yield from units(signature)
+
+
+def units(signature: CallSignature) -> Iterator[Implementation]:
+    """Yield every instruction-set unit, where the compiled backend serves the call."""
+    if CpuBackend().unsupported(signature) is None and signature.num_tokens > 0:
+        for unit in _cpu.available_units():
+            plan = CpuBackend(unit).prepare(signature)
+            yield Implementation(f"cpu, {plan.unit}", plan.run)
+
+
+def empty_outputs(problem: PagedProblem) -> Outputs:
+    """Return buffers in which an element that nobody writes is found."""
+    geometry, scores = CallGeometry.of(problem.signature), None
+    if problem.options.qk_output:
+        scores = torch.full(geometry.output_qk_shape, _UNWRITTEN)
+    shape, dtype = geometry.output_shape, problem.options.dtype
+    return PagedAttentionOutputs(torch.full(shape, _UNWRITTEN, dtype=dtype), scores)
+
+
+class Examination:
+    """What an implementation has to give for one problem: caches first, then the output.
+
+    The output is compared with the oracle's over the caches that the implementation itself stored,
+    so a code that was rounded the other way is judged once, as a code.
+    """
+
+    def __init__(self, problem: PagedProblem) -> None:
+        self.problem = problem
+        oracle = problem.clone()
+        reference.run(oracle.inputs, oracle.attributes, torch.float64)
+        self._oracle = oracle.inputs
+        slot = token_places(problem.inputs).slot
+        self._stored = torch.tensor(sorted({*slot.tolist()} - {-1}), dtype=torch.int64)
+
+    def examine(self, implementation: Implementation) -> None:
+        """Run on caches of its own; raise AssertionError for the first difference."""
+        own, out = self.problem.clone(), empty_outputs(self.problem)
+        implementation.run(own.inputs, out)
+        for name in ("key_cache", "value_cache"):
+            self._expect_cache(name, getattr(own.inputs, name))
+        storing_nothing = torch.full_like(self.problem.inputs.query[:, 0], -1, dtype=torch.int32)
+        again = replace(own.inputs, slot_mapping=storing_nothing)
+        expected = reference.run(again, own.attributes, torch.float64)
+        expect_close(out.output, expected.output)
+        if out.output_qk is not None and expected.output_qk is not None:
+            expect_close(out.output_qk, expected.output_qk)
+
+    def _expect_cache(self, name: str, found: Tensor | None) -> None:
+        if found is None:
+            return
+        before = _rows_of(getattr(self.problem.inputs, name))
+        after, expected = _rows_of(found), _rows_of(getattr(self._oracle, name))
+        untouched = torch.ones(len(before), dtype=torch.bool)
+        untouched[self._stored] = False
+        assert torch.equal(_bytes(after[untouched]), _bytes(before[untouched])), name
+        after, expected = after[self._stored], expected[self._stored]
+        if self._is_copied(name):
+            assert torch.equal(_bytes(after), _bytes(expected)), name
+        else:
+            expect_stored(after, expected)
+
+    def _is_copied(self, name: str) -> bool:
+        options = self.problem.options
+        has_prologue = name == "key_cache" and (options.has_qk_norm or options.rotary_dim > 0)
+        return options.cache_dtype is None and not has_prologue
+
+
+def isolated(problem: PagedProblem, row: int) -> PagedProblem:
+    """Return the call of one row alone, over the same pool."""
+    inputs = problem.inputs
+    begin, end = inputs.cumulative_sequence_length[row : row + 2].tolist()
+
+    def own_tokens(tensor: Tensor | None) -> Tensor | None:
+        return None if tensor is None else tensor[begin:end]
+
+    own = replace(
+        inputs,
+        query=inputs.query[begin:end],
+        key=own_tokens(inputs.key),
+        value=own_tokens(inputs.value),
+        slot_mapping=own_tokens(inputs.slot_mapping),
+        query_positions=own_tokens(inputs.query_positions),
+        cumulative_sequence_length=torch.tensor([0, end - begin], dtype=torch.int32),
+        past_seqlens=inputs.past_seqlens[row : row + 1],
+        block_table=inputs.block_table[row : row + 1],
+    )
+    return replace(problem, inputs=own)
+
+
+def _rows_of(cache: Tensor) -> Tensor:
+    return cache.flatten(0, 1)
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(torch.uint8)
