@@ -11,7 +11,7 @@ namespace py = pybind11;
 
 namespace {
 
-constexpr size_t kNumBuffers = 16;
+constexpr size_t kNumBuffers = 18;
 using Pointers = std::array<uintptr_t, kNumBuffers>;
 
 template <typename Pointee>
@@ -37,7 +37,9 @@ pa::CallBuffers to_buffers(const Pointers& p) {
   buffers.query_norm = pointer<const void>(p[12]);
   buffers.key_norm = pointer<const void>(p[13]);
   buffers.positions = pointer<const int32_t>(p[14]);
-  buffers.output = pointer<void>(p[15]);
+  buffers.key_scale = pointer<const float>(p[15]);
+  buffers.value_scale = pointer<const float>(p[16]);
+  buffers.output = pointer<void>(p[17]);
   return buffers;
 }
 
@@ -45,7 +47,7 @@ pa::CallBuffers to_buffers(const Pointers& p) {
 class PreparedCall {
  public:
   PreparedCall(const pa::CallShape& shape, const std::string& unit)
-      : shape_(shape), kernels_(pa::find_kernels(unit, shape.dtype)) {
+      : shape_(shape), kernels_(pa::find_kernels(unit)) {
     if (kernels_ == nullptr) throw py::value_error("no such instruction-set unit here: " + unit);
   }
 
@@ -69,7 +71,7 @@ class PreparedCall {
 };
 
 const pa::Kernels& unit_named(const std::string& name) {
-  const pa::Kernels* kernels = pa::find_kernels(name, pa::Dtype::kFloat32);
+  const pa::Kernels* kernels = pa::find_kernels(name);
   if (kernels == nullptr) throw py::value_error("no such instruction-set unit here: " + name);
   return *kernels;
 }
@@ -80,7 +82,14 @@ PYBIND11_MODULE(_cpu, module) {
   using pa::CallShape;
   py::enum_<pa::Dtype>(module, "Dtype")
       .value("FLOAT32", pa::Dtype::kFloat32)
-      .value("BFLOAT16", pa::Dtype::kBfloat16);
+      .value("BFLOAT16", pa::Dtype::kBfloat16)
+      .value("FLOAT16", pa::Dtype::kFloat16)
+      .value("INT8", pa::Dtype::kInt8)
+      .value("FLOAT8E4M3FN", pa::Dtype::kFloat8);
+  py::enum_<pa::Scaling>(module, "Scaling")
+      .value("NONE", pa::Scaling::kNone)
+      .value("PER_TENSOR", pa::Scaling::kPerTensor)
+      .value("PER_CHANNEL", pa::Scaling::kPerChannel);
   py::class_<CallShape>(module, "CallShape")
       .def(py::init<>())
       .def_readwrite("num_tokens", &CallShape::num_tokens)
@@ -88,6 +97,7 @@ PYBIND11_MODULE(_cpu, module) {
       .def_readwrite("num_heads", &CallShape::num_heads)
       .def_readwrite("kv_num_heads", &CallShape::kv_num_heads)
       .def_readwrite("head_size", &CallShape::head_size)
+      .def_readwrite("v_head_size", &CallShape::v_head_size)
       .def_readwrite("num_blocks", &CallShape::num_blocks)
       .def_readwrite("block_size", &CallShape::block_size)
       .def_readwrite("table_columns", &CallShape::table_columns)
@@ -104,6 +114,9 @@ PYBIND11_MODULE(_cpu, module) {
       .def_readwrite("window_tokens", &CallShape::window_tokens)
       .def_readwrite("rotary_interleaved", &CallShape::rotary_interleaved)
       .def_readwrite("dtype", &CallShape::dtype)
+      .def_readwrite("cache_dtype", &CallShape::cache_dtype)
+      .def_readwrite("key_scaling", &CallShape::key_scaling)
+      .def_readwrite("value_scaling", &CallShape::value_scaling)
       .def_readwrite("scale", &CallShape::scale)
       .def_readwrite("softcap", &CallShape::softcap)
       .def_readwrite("norm_epsilon", &CallShape::norm_epsilon);
@@ -118,5 +131,9 @@ PYBIND11_MODULE(_cpu, module) {
   });
   module.def("map_tanh", [](const std::string& unit, uintptr_t from, uintptr_t to, int64_t count) {
     unit_named(unit).map_tanh(pointer<const float>(from), pointer<float>(to), count);
+  });
+  module.def("map_round", [](const std::string& unit, pa::Dtype dtype, uintptr_t from, uintptr_t to,
+                             int64_t count) {
+    unit_named(unit).map_round(dtype, pointer<const float>(from), pointer<float>(to), count);
   });
 }

@@ -1,198 +1,151 @@
-// Attention of one token: each key and value is read once, for all the heads that share it.
+// Attention of one token: the cache is read once and in the order in which it lies, a few slots
+// with all their heads at a time. Head after head, with all slots of a block for each, would be
+// shorter; but slots are a power of two apart, and the first-level cache has no room for so many.
 #pragma once
 
-#include "product.h"
-#include "query.h"
+#include "logits.h"
 
 namespace pa {
 namespace {
 
-// logits[i][key] = query i . key, for the first kLanes / Q keys and Q queries. Together they are
-// kLanes sums, which one reduction finishes; each key is loaded once for the Q queries.
-template <int Q, typename T, std::size_t... sum>
-inline Vec some_logits(const float* queries, Rows<T> keys, int64_t padded,
-                       std::index_sequence<sum...>) {
-  constexpr int kKeys = kLanes / Q;
-  Vec sums[kLanes] = {
-      (load(queries + sum / kKeys * padded) * load(keys.data + sum % kKeys * keys.stride))...};
-  for (int64_t c = kLanes; c < padded; c += kLanes) {
-    ((sums[sum] += load(queries + sum / kKeys * padded + c) *
-                   load(keys.data + sum % kKeys * keys.stride + c)),
-     ...);
-  }
-  return sum_each(sums);
+// Buffers of a segment of one token.
+struct TokenScratch {
+  float* queries;  // [H, padded]
+  float* logits;   // [H, kTileKeys]
+  float* copy;     // [kGroupKeys, padded] rows that are no whole vectors where they lie
+};
+
+inline int64_t token_scratch_floats(const CallShape& shape, int64_t rows) {
+  return (rows + kGroupKeys) * padded_head_size(shape) + rows * kTileKeys;
 }
 
-// Logits of one group's keys for every query head; logits: [heads, kTileKeys].
-template <typename T>
-inline void group_logits(const float* queries, int64_t heads, Rows<T> keys, int64_t padded,
-                         float* logits, Ahead ahead) {
-  constexpr int kPairKeys = kLanes / 2;
-  const int64_t share = ahead.share(heads / 2 * (kGroupKeys / kPairKeys) +
-                                    heads % 2 * (kGroupKeys / kLanes));
-  int64_t head = 0;
-  for (; head + 2 <= heads; head += 2) {
-    for (int key = 0; key < kGroupKeys; key += kPairKeys) {
-      float both[kLanes];
-      ahead.fetch(share);
-      const Rows<T> some{keys.data + key * keys.stride, keys.stride};
-      store(some_logits<2>(queries + head * padded, some, padded,
-                           std::make_index_sequence<kLanes>{}),
-            both);
-      std::memcpy(logits + head * kTileKeys + key, both, sizeof both / 2);
-      std::memcpy(logits + (head + 1) * kTileKeys + key, both + kPairKeys, sizeof both / 2);
-    }
-  }
-  for (; head < heads; ++head) {
-    for (int key = 0; key < kGroupKeys; key += kLanes) {
-      ahead.fetch(share);
-      const Rows<T> some{keys.data + key * keys.stride, keys.stride};
-      store(some_logits<1>(queries + head * padded, some, padded,
-                           std::make_index_sequence<kLanes>{}),
-            logits + head * kTileKeys + key);
-    }
-  }
-}
-
-// Serves the heads of one KV head over one tile.
-template <typename T>
+// One tile of the row's keys, for all KV heads of the segment.
+template <typename C>
 struct TokenTile {
+  static constexpr int64_t kValuesTogether = 8;  // slots of one pass over the values
+
   const Work& work;
+  const Segment& segment;
   const Tile& tile;
   const Tile& next;  // tile after this one, to be fetched meanwhile
-  int64_t kv_head;
-  float* logits;  // [G, kTileKeys]
-  float* copy;    // [kTileKeys, padded]
+  const TokenScratch& scratch;
 
-  const T* cache_row(const void* cache, int64_t slot) const {
-    const CallShape& shape = *work.shape;
-    return static_cast<const T*>(cache) +
-           (slot * shape.kv_num_heads + kv_head) * shape.head_size;
-  }
+  const CallShape& shape() const { return *work.shape; }
 
-  // A part of the next tile, one for each head and group of this one. The parts are one run through
-  // memory, in the order in which they are asked for.
+  // A group of the next tile, in equal shares: one run through memory.
   Ahead part_of_next(const void* cache, int group) const {
-    const CallShape& shape = *work.shape;
-    const int64_t part = kv_head * tile.groups() + group;
-    const int64_t slot = next.slot[part / shape.kv_num_heads];
+    const int64_t slot = next.slot[group];
     if (slot < 0) return {nullptr, 0};
-    const int64_t elements = kGroupKeys * shape.head_size;
-    const T* first = static_cast<const T*>(cache) + slot * shape.kv_num_heads * shape.head_size +
-                     part % shape.kv_num_heads * elements;
-    return {reinterpret_cast<const char*>(first), elements * static_cast<int64_t>(sizeof(T))};
+    const int64_t slot_elements = shape().kv_num_heads * shape().head_size;
+    return {reinterpret_cast<const char*>(static_cast<const C*>(cache) + slot * slot_elements),
+            kGroupKeys * slot_elements * static_cast<int64_t>(sizeof(C))};
   }
 
-  void add(const float* queries, const Accumulated& target) const {
-    const CallShape& shape = *work.shape;
-    const int64_t group_heads = shape.num_heads / shape.kv_num_heads;
-    const int64_t padded = padded_head_size(shape);
-    compute_logits(queries);
-    const LogitScale scale = logit_scale(shape);
-    for (int64_t i = 0; i < group_heads; ++i) {
-      const float keep = weigh_tile(tile, scale, tile.begin, tile.end, logits + i * kTileKeys,
-                                    target.highest + i, target.total + i);
-      scale_row(keep, padded, target.sums + i * padded);
-    }
-    add_values(target);
+  // Calls use(rows) for rows of one KV head, copied where they are no whole vectors.
+  template <typename Use>
+  void with_rows(const void* cache, int64_t slot, int64_t kv_head, int64_t count, int64_t size,
+                 Use use) const {
+    const int64_t stride = shape().kv_num_heads * shape().head_size;
+    const C* first = static_cast<const C*>(cache) + slot * stride + kv_head * shape().head_size;
+    const int64_t padded = padded_size(size);
+    if (size == padded) return use(Rows<C>{first, stride});
+    copy_rows(first, stride, count, size, padded, scratch.copy);
+    use(Matrix{scratch.copy, padded});
   }
 
-  // Whether rows are whole vectors, and so can be read where they lie; others are copied to `copy`.
-  bool is_whole() const { return work.shape->head_size == padded_head_size(*work.shape); }
-
-  int64_t stride() const { return work.shape->kv_num_heads * work.shape->head_size; }
-
-  void compute_logits(const float* queries) const {
-    const CallShape& shape = *work.shape;
-    const int64_t group_heads = shape.num_heads / shape.kv_num_heads;
-    const int64_t padded = padded_head_size(shape);
+  // A group that is not mapped is masked by weigh_tile, whatever stands there.
+  void compute_logits() const {
+    const int64_t group_heads = group_size(shape());
+    const int64_t padded = padded_head_size(shape());
+    const int step = pass_keys(group_heads);
+    const int64_t heads = segment.kv_head_end - segment.kv_head_begin;
     for (int group = 0; group < tile.groups(); ++group) {
-      const Ahead ahead = part_of_next(work.buffers->key_cache, group);
-      if (tile.slot[group] < 0) continue;  // masked by weigh_tile, whatever stands there
-      const T* keys = cache_row(work.buffers->key_cache, tile.slot[group]);
-      float* out = logits + group * kGroupKeys;
-      if (is_whole()) {
-        group_logits(queries, group_heads, Rows<T>{keys, stride()}, padded, out, ahead);
-      } else {
-        copy_rows(keys, stride(), kGroupKeys, shape.head_size, padded, copy);
-        group_logits(queries, group_heads, Matrix{copy, padded}, padded, out, ahead);
-      }
-    }
-  }
-
-  // Only wanted keys are read: another slot of the block may hold NaN, and 0 * NaN is NaN.
-  void add_values(const Accumulated& target) const {
-    const CallShape& shape = *work.shape;
-    const int64_t padded = padded_head_size(shape);
-    for (int group = 0; group < tile.groups(); ++group) {
-      const Ahead ahead = part_of_next(work.buffers->value_cache, group);
       if (tile.slot[group] < 0) continue;
-      const int begin = tile.group_begin(group);
-      const int64_t keys = tile.group_end(group) - begin;
-      const T* values = cache_row(work.buffers->value_cache,
-                                  tile.slot[group] + (begin - group * kGroupKeys));
-      if (is_whole()) {
-        add_rows(Rows<T>{values, stride()}, begin, keys, target.sums, ahead);
-      } else {
-        copy_rows(values, stride(), keys, shape.head_size, padded, copy);
-        add_rows(Matrix{copy, padded}, begin, keys, target.sums, ahead);
+      Ahead ahead = part_of_next(work.buffers->key_cache, group);
+      const int64_t share = ahead.share(kGroupKeys / step * heads);
+      for (int key = 0; key < kGroupKeys; key += step) {
+        for (int64_t head = 0; head < heads; ++head) {
+          const int64_t row = head * group_heads;
+          float* out = scratch.logits + row * kTileKeys + group * kGroupKeys + key;
+          with_rows(work.buffers->key_cache, tile.slot[group] + key, segment.kv_head_begin + head,
+                    step, shape().head_size, [&](auto keys) {
+                      pass_logits(scratch.queries + row * padded, group_heads, keys, padded, out);
+                    });
+          ahead.fetch(share);
+        }
       }
     }
   }
 
-  template <typename Element>
-  void add_rows(Rows<Element> values, int begin, int64_t keys, float* sums, Ahead ahead) const {
-    constexpr int64_t kStep = 8;  // keys between two shares of what is fetched
-    const int64_t padded = padded_head_size(*work.shape);
-    const int64_t share = ahead.share(kGroupKeys / kStep);
-    for (int64_t key = 0; key < keys; key += kStep) {
-      ahead.fetch(share);
-      const Matrix weights{logits + begin + key, kTileKeys};
-      const Rows<Element> some{values.data + key * values.stride, values.stride};
-      product<Order::kApart>(weights, some, {sums, padded, true},
-                             work.shape->num_heads / work.shape->kv_num_heads,
-                             smaller(kStep, keys - key), padded);
+  // Only wanted values are read: another slot of the block may hold NaN, and 0 * NaN is NaN.
+  void add_values(float* sums) const {
+    const int64_t group_heads = group_size(shape());
+    const int64_t padded = padded_v_head_size(shape());
+    const int64_t heads = segment.kv_head_end - segment.kv_head_begin;
+    for (int group = 0; group < tile.groups(); ++group) {
+      if (tile.slot[group] < 0) continue;
+      Ahead ahead = part_of_next(work.buffers->value_cache, group);
+      const int64_t share = ahead.share(kGroupKeys / kValuesTogether * heads);
+      const int64_t end = tile.group_end(group);
+      for (int64_t key = tile.group_begin(group); key < end; key += kValuesTogether) {
+        const int64_t count = smaller(kValuesTogether, end - key);
+        for (int64_t head = 0; head < heads; ++head) {
+          const int64_t row = head * group_heads;
+          const Matrix weights{scratch.logits + row * kTileKeys + key, kTileKeys};
+          with_rows(work.buffers->value_cache, tile.slot[group] + key - group * kGroupKeys,
+                    segment.kv_head_begin + head, count, shape().v_head_size, [&](auto values) {
+                      product<Order::kApart>(weights, values, {sums + row * padded, padded, true},
+                                             group_heads, count, padded);
+                    });
+          ahead.fetch(share);
+        }
+      }
     }
+  }
+
+  void add_to(const Accumulated& target) const {
+    compute_logits();
+    const LogitScale scale = logit_scale(shape());
+    const int64_t padded = padded_v_head_size(shape());
+    const int64_t rows = (segment.kv_head_end - segment.kv_head_begin) * group_size(shape());
+    for (int64_t row = 0; row < rows; ++row) {
+      const float keep =
+          weigh_tile(tile, scale, tile.begin, tile.end, scratch.logits + row * kTileKeys,
+                     target.highest + row, target.total + row);
+      scale_row(keep, padded, target.sums + row * padded);
+    }
+    add_values(target.sums);
   }
 };
 
 // Keys of a tile: few enough that the next tile, fetched meanwhile, is still near when its turn
-// comes. 32 KiB was the best of 16 to 128 KiB, at 0.75 to 8 KiB a key.
-template <typename T>
+// comes, and enough that finding the largest logit is little work.
+template <typename C>
 inline int64_t tile_keys(const CallShape& shape) {
   constexpr int64_t kTileBytes = 32 * 1024;
   const int64_t key_bytes =
-      2 * shape.kv_num_heads * shape.head_size * static_cast<int64_t>(sizeof(T));
+      shape.kv_num_heads * shape.head_size * static_cast<int64_t>(sizeof(C));
   int64_t keys = kTileKeys;
   while (keys > kGroupKeys && keys * key_bytes > kTileBytes) keys /= 2;
   return keys;
 }
 
-// Accumulates a segment of one token over a range of its keys. scratch: queries [heads, padded],
-// logits [G, kTileKeys], copied rows [kTileKeys, padded].
-template <typename T>
+// Accumulates a segment of one token over a range of its keys.
+template <typename C>
 void attend_token(const Work& work, const Segment& segment, KeyRange keys,
-                  const Accumulated& target, float* scratch) {
+                  const Accumulated& target, float* memory) {
   const CallShape& shape = *work.shape;
-  const int64_t group_heads = shape.num_heads / shape.kv_num_heads;
-  const int64_t padded = padded_head_size(shape);
-  const int64_t rows = (segment.kv_head_end - segment.kv_head_begin) * group_heads;
+  const int64_t rows = (segment.kv_head_end - segment.kv_head_begin) * group_size(shape);
   const int32_t* table = work.buffers->block_table + segment.row * shape.table_stride;
-  float* queries = scratch;
-  float* logits = queries + rows * padded;
-  float* copy = logits + group_heads * kTileKeys;
-  load_queries<T>(work, segment, rows, queries);
-  const int64_t step = tile_keys<T>(shape);
+  float* logits = memory + rows * padded_head_size(shape);
+  const TokenScratch scratch{memory, logits, logits + rows * kTileKeys};
+  load_queries(work, segment, rows, scratch.queries);
+  const int64_t step = tile_keys<C>(shape);
   Tile next = locate_tile(shape, table, keys.begin / step * step, keys, step);
   while (next.end > 0) {
     const Tile tile = next;
     next = locate_tile(shape, table, tile.first + step, keys, step);
-    for (int64_t kv_head = segment.kv_head_begin; kv_head < segment.kv_head_end; ++kv_head) {
-      const int64_t row = (kv_head - segment.kv_head_begin) * group_heads;
-      TokenTile<T>{work, tile, next, kv_head, logits, copy}.add(
-          queries + row * padded,
-          {target.sums + row * padded, target.highest + row, target.total + row});
-    }
+    TokenTile<C>{work, segment, tile, next, scratch}.add_to(target);
   }
 }
 

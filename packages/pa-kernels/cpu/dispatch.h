@@ -11,7 +11,7 @@ namespace pa {
 // Names of the compiled units that this machine can run, fastest first.
 std::vector<std::string> available_units();
 
-// The unit of that name for an element type, the fastest one for an empty name, or null.
-const Kernels* find_kernels(const std::string& name, Dtype dtype);
+// The unit of that name, the fastest one for an empty name, or null.
+const Kernels* find_kernels(const std::string& name);
 
 }  // namespace pa

@@ -38,7 +38,7 @@ struct Task {
 
 // Accumulated rows: before the division by the total, relative to 2^highest.
 struct Accumulated {
-  float* sums = nullptr;     // [rows, padded head size]
+  float* sums = nullptr;     // [rows, padded v head size]
   float* highest = nullptr;  // [rows] largest logit, in powers of two
   float* total = nullptr;    // [rows]
 };
@@ -51,24 +51,44 @@ struct Work {
   Accumulated partials;
 };
 
+// Accumulates one split of a segment, and writes the output when it is the only one.
+using Attend = void (*)(const Work&, const Segment&, int64_t split, float* scratch);
+
 struct Kernels {
   const char* name;
   // Stores keys and values of tokens [begin, end), and their queries where rotated is given.
   void (*prologue)(const CallShape&, const CallBuffers&, float* rotated, float* scratch,
                    int64_t begin, int64_t end);
-  // Accumulates one split of a segment, and writes the output when it is the only one.
-  void (*attend)(const Work&, const Segment&, int64_t split, float* scratch);
+  Attend attend[kNumDtypes];  // by element type of the caches
   // Joins the splits of a segment and writes the output.
   void (*merge)(const Work&, const Segment&, float* scratch);
   int64_t (*scratch_floats)(const CallShape&, int64_t rows);
   // to[i] = f(from[i]); for tests of their accuracy.
   void (*map_exp2)(const float* from, float* to, int64_t count);
   void (*map_tanh)(const float* from, float* to, int64_t count);
+  // Through an element type and back; for tests of the conversions.
+  void (*map_round)(Dtype dtype, const float* from, float* to, int64_t count);
 };
 
 // Rows of scratch and partials are padded to the widest vector.
+static inline int64_t padded_size(int64_t size) { return (size + 15) / 16 * 16; }
 static inline int64_t padded_head_size(const CallShape& shape) {
-  return (shape.head_size + 15) / 16 * 16;
+  return padded_size(shape.head_size);
+}
+static inline int64_t padded_v_head_size(const CallShape& shape) {
+  return padded_size(shape.v_head_size);
+}
+
+// Query heads that share a KV head (G).
+static inline int64_t group_size(const CallShape& shape) {
+  return shape.num_heads / shape.kv_num_heads;
+}
+
+// Up to so many query heads a KV head, a single token's attention reads the cache as it lies; with
+// more it is bound by arithmetic, and takes the tiled products of several tokens.
+constexpr int64_t kMaxStreamedHeads = 8;
+static inline bool streams_tokens(const CallShape& shape) {
+  return group_size(shape) <= kMaxStreamedHeads;
 }
 
 // Keys of one split: a whole number of tiles, except for the last.

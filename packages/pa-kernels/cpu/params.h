@@ -6,7 +6,15 @@
 
 namespace pa {
 
-enum class Dtype : int32_t { kFloat32 = 0, kBfloat16 = 1 };
+enum class Dtype : int32_t { kFloat32 = 0, kBfloat16 = 1, kFloat16 = 2, kInt8 = 3, kFloat8 = 4 };
+constexpr int kNumDtypes = 5;
+
+static inline int64_t element_size(Dtype dtype) {
+  return dtype == Dtype::kFloat32 ? 4 : (dtype == Dtype::kInt8 || dtype == Dtype::kFloat8 ? 1 : 2);
+}
+
+// How a cache is scaled: by one number, or by one for each channel of each KV head (8.5).
+enum class Scaling : int32_t { kNone = 0, kPerTensor = 1, kPerChannel = 2 };
 
 // Constant for a prepared call. Strides are in elements, between consecutive rows.
 struct CallShape {
@@ -15,6 +23,7 @@ struct CallShape {
   int64_t num_heads = 0;      // H
   int64_t kv_num_heads = 0;   // K
   int64_t head_size = 0;      // D
+  int64_t v_head_size = 0;    // Dv
   int64_t num_blocks = 0;     // N
   int64_t block_size = 0;     // S, a power of two
   int64_t table_columns = 0;  // M
@@ -30,7 +39,10 @@ struct CallShape {
   int64_t sin_stride = 0;
   int64_t window_tokens = -1;  // -1 = no window
   int32_t rotary_interleaved = 0;
-  Dtype dtype = Dtype::kFloat32;
+  Dtype dtype = Dtype::kFloat32;        // of query, key, value and output
+  Dtype cache_dtype = Dtype::kFloat32;  // the same, or quantized
+  Scaling key_scaling = Scaling::kNone;
+  Scaling value_scaling = Scaling::kNone;  // in LATENT: that of the keys
   float scale = 1.0F;
   float softcap = 0.0F;  // 0 = off
   float norm_epsilon = 1e-6F;
@@ -40,9 +52,9 @@ struct CallShape {
 struct CallBuffers {
   const void* query = nullptr;         // [T, H*D]
   const void* key = nullptr;           // [T, K*D]
-  const void* value = nullptr;         // [T, K*D]
+  const void* value = nullptr;         // [T, K*D], null in LATENT: nothing to store
   void* key_cache = nullptr;           // [N, S, K, D]
-  void* value_cache = nullptr;         // [N, S, K, D]
+  void* value_cache = nullptr;         // [N, S, K, D], in LATENT the key cache
   const int32_t* cumulative = nullptr;  // [B+1]
   const int32_t* past = nullptr;        // [B]
   const int32_t* block_table = nullptr;  // [B, M]
@@ -53,7 +65,9 @@ struct CallBuffers {
   const void* query_norm = nullptr;    // [D]
   const void* key_norm = nullptr;      // [D]
   const int32_t* positions = nullptr;   // [T]
-  void* output = nullptr;              // [T, H*D]
+  const float* key_scale = nullptr;    // [1] or [K, D]
+  const float* value_scale = nullptr;  // [1] or [K, D], in LATENT the key scale
+  void* output = nullptr;              // [T, H*Dv]
 };
 
 // Why a call was refused before anything was written (V65, V66 and the rotary table's length).

@@ -18,8 +18,6 @@ constexpr int64_t kMaxSplitKeys = 1024;
 // Segments with more rows than this are compute bound and come in numbers; they are not split.
 constexpr int64_t kMaxSplitRows = 32;
 
-int64_t element_size(const CallShape& shape) { return shape.dtype == Dtype::kFloat32 ? 4 : 2; }
-
 KeyRange segment_keys(const CallShape& shape, const CallBuffers& buffers, const Segment& segment) {
   KeyRange all = visible_keys(shape, buffers, segment.row, segment.token_begin);
   for (int64_t token = segment.token_begin + 1; token < segment.token_end; ++token) {
@@ -34,14 +32,14 @@ KeyRange segment_keys(const CallShape& shape, const CallBuffers& buffers, const 
 int64_t num_splits(const CallShape& shape, const Segment& segment, int64_t rows) {
   if (rows > kMaxSplitRows && segment.tokens() > 1) return 1;
   const int64_t heads = segment.kv_head_end - segment.kv_head_begin;
-  const int64_t key_bytes = 2 * heads * shape.head_size * element_size(shape);
+  const int64_t key_bytes = 2 * heads * shape.head_size * element_size(shape.cache_dtype);
   const int64_t keys = std::clamp(kSplitBytes / key_bytes, kMinSplitKeys, kMaxSplitKeys);
   return std::max<int64_t>(1, (segment.keys.end - segment.keys.begin + keys - 1) / keys);
 }
 
 void add_segment(const CallShape& shape, const CallBuffers& buffers, Segment segment, Plan& plan) {
   const int64_t rows = (segment.kv_head_end - segment.kv_head_begin) * segment.tokens() *
-                       (shape.num_heads / shape.kv_num_heads);
+                       group_size(shape);
   segment.keys = segment_keys(shape, buffers, segment);
   segment.splits = num_splits(shape, segment, rows);
   if (segment.splits > 1) {
@@ -57,21 +55,22 @@ void add_segment(const CallShape& shape, const CallBuffers& buffers, Segment seg
   plan.segments.push_back(segment);
 }
 
-// One token: all its KV heads in one segment, because a block holds them side by side.
-// Several: a segment for each KV head and each tile of queries, the longest contexts first.
+// One token: all its KV heads in one segment, because a block holds them side by side. Several, or
+// one whose KV heads serve many query heads: a segment for each KV head and each tile of queries,
+// the longest contexts first.
 void add_row(const CallShape& shape, const CallBuffers& buffers, int64_t row, Plan& plan) {
   const int64_t begin = buffers.cumulative[row];
   const int64_t end = buffers.cumulative[row + 1];
   Segment segment;
   segment.row = row;
-  if (end - begin == 1) {
+  if (end - begin == 1 && streams_tokens(shape)) {
     segment.token_begin = begin;
     segment.token_end = end;
     segment.kv_head_end = shape.kv_num_heads;
     add_segment(shape, buffers, segment, plan);
     return;
   }
-  const int64_t group = shape.num_heads / shape.kv_num_heads;
+  const int64_t group = group_size(shape);
   const int64_t step = std::max<int64_t>(1, kQueryRows / group);
   const int64_t count = (end - begin + step - 1) / step;
   for (int64_t index = count - 1; index >= 0; --index) {

@@ -13,7 +13,7 @@ struct PrefillScratch {
   float* queries;  // [rows, padded]
   float* logits;   // [rows, kTileKeys]
   float* keys;     // [padded, kTileKeys]
-  float* values;   // [kTileKeys, padded]
+  float* values;   // [kTileKeys, padded v]
 
   PrefillScratch(float* memory, int64_t rows, int64_t padded)
       : queries(memory),
@@ -27,17 +27,25 @@ inline int64_t range_floats(int64_t tokens) {
   return (tokens * static_cast<int64_t>(sizeof(KeyRange) / sizeof(float)) + 15) / 16 * 16;
 }
 
+inline int64_t tokens_scratch_floats(const CallShape& shape, int64_t rows) {
+  const int64_t widths = padded_head_size(shape) + padded_v_head_size(shape);
+  return range_floats(rows) + rows * (padded_head_size(shape) + kTileKeys) + kTileKeys * widths;
+}
+
 // Reads the tile's keys and values of one KV head; what is unmapped or not wanted becomes 0.
-template <typename T>
+template <typename C>
 void load_tile(const Work& work, const Tile& tile, int64_t kv_head, const PrefillScratch& scratch) {
   const CallShape& shape = *work.shape;
   const int64_t padded = padded_head_size(shape);
+  const int64_t padded_v = padded_v_head_size(shape);
   const int64_t stride = shape.kv_num_heads * shape.head_size;
   for (int group = 0; group < tile.groups(); ++group) {
     float* keys = scratch.keys + group * kGroupKeys;
-    float* values = scratch.values + group * kGroupKeys * padded;
+    float* values = scratch.values + group * kGroupKeys * padded_v;
     if (tile.slot[group] < 0 || tile.group_end(group) - tile.group_begin(group) < kGroupKeys) {
-      for (int64_t i = 0; i < kGroupKeys * padded; i += kLanes) store(broadcast(0.0F), values + i);
+      for (int64_t i = 0; i < kGroupKeys * padded_v; i += kLanes) {
+        store(broadcast(0.0F), values + i);
+      }
     }
     if (tile.slot[group] < 0) {
       for (int64_t c = 0; c < padded; ++c) {
@@ -48,12 +56,12 @@ void load_tile(const Work& work, const Tile& tile, int64_t kv_head, const Prefil
       continue;
     }
     const int64_t offset = (tile.slot[group] * shape.kv_num_heads + kv_head) * shape.head_size;
-    transpose_group(static_cast<const T*>(work.buffers->key_cache) + offset, stride,
+    transpose_group(static_cast<const C*>(work.buffers->key_cache) + offset, stride,
                     shape.head_size, padded, keys);
     const int skipped = tile.group_begin(group) - group * kGroupKeys;
-    copy_rows(static_cast<const T*>(work.buffers->value_cache) + offset + skipped * stride, stride,
-              tile.group_end(group) - tile.group_begin(group), shape.head_size, padded,
-              values + skipped * padded);
+    copy_rows(static_cast<const C*>(work.buffers->value_cache) + offset + skipped * stride, stride,
+              tile.group_end(group) - tile.group_begin(group), shape.v_head_size, padded_v,
+              values + skipped * padded_v);
   }
 }
 
@@ -105,12 +113,13 @@ inline void add_values(const Tile& tile, const ActiveTokens& active, const KeyRa
 
 // Accumulates a segment of one KV head over a range of its keys. scratch: PrefillScratch, then the
 // tokens' key ranges.
-template <typename T>
+template <typename C>
 void attend_tokens(const Work& work, const Segment& segment, KeyRange keys,
                    const Accumulated& target, float* memory) {
   const CallShape& shape = *work.shape;
-  const int64_t group_heads = shape.num_heads / shape.kv_num_heads;
+  const int64_t group_heads = group_size(shape);
   const int64_t padded = padded_head_size(shape);
+  const int64_t padded_v = padded_v_head_size(shape);
   const int64_t tokens = segment.tokens();
   const int64_t rows = tokens * group_heads;
   const int32_t* table = work.buffers->block_table + segment.row * shape.table_stride;
@@ -120,12 +129,12 @@ void attend_tokens(const Work& work, const Segment& segment, KeyRange keys,
   for (int64_t i = 0; i < tokens; ++i) {
     visible[i] = visible_keys(shape, *work.buffers, segment.row, segment.token_begin + i);
   }
-  load_queries<T>(work, segment, rows, scratch.queries);
+  load_queries(work, segment, rows, scratch.queries);
   for (int64_t first = keys.begin / kTileKeys * kTileKeys; first < keys.end; first += kTileKeys) {
     const Tile tile = locate_tile(shape, table, first, keys);
     const ActiveTokens active = active_tokens(visible, tokens, tile);
     if (active.begin >= active.end) continue;
-    load_tile<T>(work, tile, segment.kv_head_begin, scratch);
+    load_tile<C>(work, tile, segment.kv_head_begin, scratch);
     const int64_t row = active.begin * group_heads;
     product({scratch.queries + row * padded, padded}, Matrix{scratch.keys, kTileKeys},
             {scratch.logits + row * kTileKeys, kTileKeys, false},
@@ -136,9 +145,9 @@ void attend_tokens(const Work& work, const Segment& segment, KeyRange keys,
           tile, scale, static_cast<int>(greater(seen.begin - first, tile.begin)),
           static_cast<int>(greater(smaller(seen.end - first, tile.end), 0)),
           scratch.logits + r * kTileKeys, target.highest + r, target.total + r);
-      scale_row(keep, padded, target.sums + r * padded);
+      scale_row(keep, padded_v, target.sums + r * padded_v);
     }
-    add_values(tile, active, visible, group_heads, padded, scratch, target.sums);
+    add_values(tile, active, visible, group_heads, padded_v, scratch, target.sums);
   }
 }
 

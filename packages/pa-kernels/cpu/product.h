@@ -1,7 +1,7 @@
 // Small matrix products with the result in registers.
 #pragma once
 
-#include "simd.h"
+#include "convert.h"
 
 namespace pa {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
-#include "element.h"
-#include "params.h"
+#include "convert.h"
 
 namespace pa {
 namespace {
@@ -15,7 +15,9 @@ namespace {
 template <typename T>
 void load_head(const T* head, const T* weight, const CallShape& shape, float* row) {
   const int64_t size = shape.head_size;
-  for (int64_t c = 0; c < size; ++c) row[c] = to_float(head[c]);
+  for (int64_t c = 0; c < size; c += kLanes) {
+    store_some(load_some(head + c, size - c), size - c, row + c);
+  }
   if (weight == nullptr) return;
   float sum = 0.0F;
   for (int64_t c = 0; c < size; ++c) sum += row[c] * row[c];
@@ -65,29 +67,87 @@ struct TokenAngles {
   float* row;  // [D]
 };
 
-// Copies heads from one row to another, normalised and rotated where the call asks for it.
+// Heads of one token on their way: with what they are normalised, rotated and divided.
+template <typename T>
+struct Heads {
+  const T* source;
+  const T* weight;       // [D] of the norm, or null
+  int64_t count;
+  bool rotates;
+  Scaling scaling;
+  const float* scale;  // [1] or [K, D]
+
+  bool changes() const { return weight != nullptr || rotates || scaling != Scaling::kNone; }
+};
+
+// value / scale, in the order of the contract: norm, rotation, quantization (8.1).
+inline void divide_head(Scaling scaling, const float* scale, int64_t head, int64_t size,
+                        float* row) {
+  for (int64_t c = 0; c < size; c += kLanes) {
+    const Vec divisor = scaling == Scaling::kPerTensor
+                            ? broadcast(*scale)
+                            : load_some(scale + head * size + c, size - c);
+    store_some(load_some(row + c, size - c) / divisor, size - c, row + c);
+  }
+}
+
+// Converts heads from one row to another, changed where the call asks for it.
 template <typename T, typename Target>
-void convert_heads(const CallShape& shape, const TokenAngles& angles, const T* source,
-                   const T* weight, int64_t heads, Target* target) {
+void convert_heads(const CallShape& shape, const TokenAngles& angles, const Heads<T>& heads,
+                   Target* target) {
   const int64_t size = shape.head_size;
-  if (weight == nullptr && shape.rotary_dim == 0) {
-    std::memcpy(target, source, static_cast<std::size_t>(heads * size) * sizeof(Target));
-    return;
+  if constexpr (std::is_same_v<T, Target>) {
+    if (!heads.changes()) {
+      std::memcpy(target, heads.source, static_cast<std::size_t>(heads.count * size) * sizeof(T));
+      return;
+    }
   }
-  for (int64_t head = 0; head < heads; ++head) {
-    load_head(source + head * size, weight, shape, angles.row);
-    if (shape.rotary_dim > 0) rotate_head(shape, angles.cos, angles.sin, angles.row);
+  for (int64_t head = 0; head < heads.count; ++head) {
+    load_head(heads.source + head * size, heads.weight, shape, angles.row);
+    if (heads.rotates) rotate_head(shape, angles.cos, angles.sin, angles.row);
+    if (heads.scaling != Scaling::kNone) {
+      divide_head(heads.scaling, heads.scale, head, size, angles.row);
+    }
     Target* out = target + head * size;
-    for (int64_t c = 0; c < size; ++c) store(angles.row[c], out + c);
+    for (int64_t c = 0; c < size; c += kLanes) {
+      store_some(load_some(angles.row + c, size - c), size - c, out + c);
+    }
   }
+}
+
+// Stores the key and the value of one token in its slot.
+template <typename T>
+void store_token(const CallShape& shape, const CallBuffers& buffers, const TokenAngles& angles,
+                 int64_t token, int64_t slot) {
+  const int64_t place = slot * shape.kv_num_heads * shape.head_size;
+  const Heads<T> keys{static_cast<const T*>(buffers.key) + token * shape.key_stride,
+                      static_cast<const T*>(buffers.key_norm),
+                      shape.kv_num_heads,
+                      shape.rotary_dim > 0,
+                      shape.key_scaling,
+                      buffers.key_scale};
+  const Heads<T> values{static_cast<const T*>(buffers.value) + token * shape.value_stride,
+                        nullptr,
+                        shape.kv_num_heads,
+                        false,
+                        shape.value_scaling,
+                        buffers.value_scale};
+  const auto store_both = [&](auto* type) {
+    using C = std::remove_pointer_t<decltype(type)>;
+    convert_heads(shape, angles, keys, static_cast<C*>(buffers.key_cache) + place);
+    if (buffers.value == nullptr) return;
+    convert_heads(shape, angles, values, static_cast<C*>(buffers.value_cache) + place);
+  };
+  if (shape.cache_dtype == Dtype::kInt8) return store_both(static_cast<Int8*>(nullptr));
+  if (shape.cache_dtype == Dtype::kFloat8) return store_both(static_cast<Float8*>(nullptr));
+  store_both(static_cast<T*>(nullptr));
 }
 
 // Serves tokens [begin, end) of the packed input. rotated: [T, H*D] queries after normalisation
 // and rotation, unrounded, or null when the call changes no query. scratch: 2*D floats.
 template <typename T>
-void run_prologue(const CallShape& shape, const CallBuffers& buffers, float* rotated,
+void serve_tokens(const CallShape& shape, const CallBuffers& buffers, float* rotated,
                   float* scratch, int64_t begin, int64_t end) {
-  const int64_t size = shape.head_size;
   const int64_t half = shape.rotary_dim / 2;
   const TokenAngles angles{scratch, scratch + half, scratch + 2 * half};
   int64_t row = 0;
@@ -102,20 +162,25 @@ void run_prologue(const CallShape& shape, const CallBuffers& buffers, float* rot
       for (int64_t i = 0; i < half; ++i) angles.sin[i] = to_float(sin[i]);
     }
     if (rotated != nullptr) {
-      const T* query = static_cast<const T*>(buffers.query) + token * shape.query_stride;
-      convert_heads(shape, angles, query, static_cast<const T*>(buffers.query_norm),
-                    shape.num_heads, rotated + token * shape.num_heads * size);
+      const Heads<T> queries{static_cast<const T*>(buffers.query) + token * shape.query_stride,
+                             static_cast<const T*>(buffers.query_norm),
+                             shape.num_heads,
+                             half > 0,
+                             Scaling::kNone,
+                             nullptr};
+      convert_heads(shape, angles, queries, rotated + token * shape.num_heads * shape.head_size);
     }
     const int64_t slot = slot_of(shape, buffers, row, token, index);
-    if (slot < 0) continue;
-    const int64_t width = shape.kv_num_heads * size;
-    convert_heads(shape, angles, static_cast<const T*>(buffers.key) + token * shape.key_stride,
-                  static_cast<const T*>(buffers.key_norm), shape.kv_num_heads,
-                  static_cast<T*>(buffers.key_cache) + slot * width);
-    std::memcpy(static_cast<T*>(buffers.value_cache) + slot * width,
-                static_cast<const T*>(buffers.value) + token * shape.value_stride,
-                static_cast<std::size_t>(width) * sizeof(T));
+    if (slot >= 0) store_token<T>(shape, buffers, angles, token, slot);
   }
+}
+
+void run_prologue(const CallShape& shape, const CallBuffers& buffers, float* rotated,
+                  float* scratch, int64_t begin, int64_t end) {
+  with_activation(shape.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    serve_tokens<T>(shape, buffers, rotated, scratch, begin, end);
+  });
 }
 
 }  // namespace

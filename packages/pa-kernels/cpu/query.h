@@ -1,37 +1,64 @@
-// Queries of a segment as rows of floats, multiplied by the softmax scale.
+// Queries of a segment as rows of floats, multiplied by the scales of softmax and key cache.
 #pragma once
+
+#include <type_traits>
 
 #include "softmax.h"
 
 namespace pa {
 namespace {
 
+// What a query is multiplied by: q . (k s) = (q s) . k, because a stored 0 is 0 (8.5).
+struct QueryFactor {
+  float whole;
+  const float* channel;  // [K, D], null when every channel has the same
+
+  static QueryFactor of(const Work& work) {
+    const CallShape& shape = *work.shape;
+    const float* scale = work.buffers->key_scale;
+    const float factor = logit_scale(shape).query;
+    if (shape.key_scaling == Scaling::kNone) return {factor, nullptr};
+    if (shape.key_scaling == Scaling::kPerTensor) return {factor * *scale, nullptr};
+    return {factor, scale};
+  }
+};
+
 template <typename T>
-inline void scale_query(const T* from, int64_t size, int64_t padded, Vec factor, float* to) {
-  for (int64_t c = 0; c < padded; c += kLanes) {
-    store(load_some(from + c, size - c) * factor, to + c);
+inline void scale_query(const T* from, int64_t size, const QueryFactor& factor, int64_t kv_head,
+                        float* to) {
+  const Vec whole = broadcast(factor.whole);
+  const float* channel = factor.channel == nullptr ? nullptr : factor.channel + kv_head * size;
+  for (int64_t c = 0; c < padded_size(size); c += kLanes) {
+    Vec value = load_some(from + c, size - c) * whole;
+    if (channel != nullptr) value *= load_some(channel + c, size - c);
+    store(value, to + c);
   }
 }
 
 // to: [rows, padded], in the order of the segment's accumulated rows.
 template <typename T>
-inline void load_queries(const Work& work, const Segment& segment, int64_t rows, float* to) {
+inline void load_queries(const Work& work, const Segment& segment, int64_t rows, const T* queries,
+                         int64_t stride, float* to) {
   const CallShape& shape = *work.shape;
-  const int64_t padded = padded_head_size(shape);
-  const Vec factor = broadcast(logit_scale(shape).query);
+  const QueryFactor factor = QueryFactor::of(work);
   for (int64_t row = 0; row < rows; ++row) {
     const RowPlace place = row_place(shape, segment, row);
-    const int64_t offset = place.head * shape.head_size;
-    float* target = to + row * padded;
-    if (work.rotated != nullptr) {
-      const int64_t first = place.token * shape.num_heads * shape.head_size + offset;
-      scale_query(work.rotated + first, shape.head_size, padded, factor, target);
-    } else {
-      const T* query = static_cast<const T*>(work.buffers->query);
-      scale_query(query + place.token * shape.query_stride + offset, shape.head_size, padded,
-                  factor, target);
-    }
+    scale_query(queries + place.token * stride + place.head * shape.head_size, shape.head_size,
+                factor, place.head / group_size(shape), to + row * padded_head_size(shape));
   }
+}
+
+inline void load_queries(const Work& work, const Segment& segment, int64_t rows, float* to) {
+  const CallShape& shape = *work.shape;
+  if (work.rotated != nullptr) {
+    load_queries(work, segment, rows, work.rotated, shape.num_heads * shape.head_size, to);
+    return;
+  }
+  with_activation(shape.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const T* queries = static_cast<const T*>(work.buffers->query);
+    load_queries(work, segment, rows, queries, shape.query_stride, to);
+  });
 }
 
 }  // namespace

@@ -23,14 +23,18 @@ class Call {
  public:
   Call(const Kernels& kernels, const CallShape& shape, const CallBuffers& buffers,
        Workspace& workspace)
-      : kernels_(kernels), shape_(shape), buffers_(buffers), plan_(workspace.plan) {
+      : kernels_(kernels),
+        attend_(kernels.attend[static_cast<int>(shape.cache_dtype)]),
+        shape_(shape),
+        buffers_(buffers),
+        plan_(workspace.plan) {
     work_.shape = &shape_;
     work_.buffers = &buffers_;
     if (shape.rotary_dim > 0 || buffers.query_norm != nullptr) {
       rotated_ = workspace.rotated.reserve(shape.num_tokens * shape.num_heads * shape.head_size);
       work_.rotated = rotated_;
     }
-    const int64_t padded = padded_head_size(shape);
+    const int64_t padded = padded_v_head_size(shape);
     float* partials = workspace.partials.reserve(plan_.partial_rows * (padded + 2));
     work_.partials = {partials, partials + plan_.partial_rows * padded,
                       partials + plan_.partial_rows * (padded + 1)};
@@ -62,7 +66,7 @@ class Call {
     for (int64_t i = next_task_++; i < count; i = next_task_++) {
       const Task& task = plan_.tasks[static_cast<std::size_t>(i)];
       const Segment& segment = plan_.segments[static_cast<std::size_t>(task.segment)];
-      kernels_.attend(work_, segment, task.split, scratch);
+      attend_(work_, segment, task.split, scratch);
       if (segment.splits == 1) continue;
       // The decrement orders the parts: the last one sees what the others have written.
       if (--unfinished_[task.segment] == 0) kernels_.merge(work_, segment, scratch);
@@ -75,6 +79,7 @@ class Call {
   }
 
   const Kernels& kernels_;
+  const Attend attend_;
   const CallShape& shape_;
   const CallBuffers& buffers_;
   const Plan& plan_;

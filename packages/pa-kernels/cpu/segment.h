@@ -1,6 +1,8 @@
 // One task of a call's attention: a segment, or one of its splits, from queries to output.
 #pragma once
 
+#include <algorithm>
+
 #include "decode.h"
 #include "prefill.h"
 
@@ -8,14 +10,13 @@ namespace pa {
 namespace {
 
 inline int64_t segment_rows(const CallShape& shape, const Segment& segment) {
-  return (segment.kv_head_end - segment.kv_head_begin) * segment.tokens() *
-         (shape.num_heads / shape.kv_num_heads);
+  return (segment.kv_head_end - segment.kv_head_begin) * segment.tokens() * group_size(shape);
 }
 
 // Floats of scratch that a segment of so many rows needs at most.
-int64_t scratch_floats(const CallShape& shape, int64_t rows) {
-  const int64_t padded = padded_head_size(shape);
-  return range_floats(rows) + rows * (2 * padded + 2 + kTileKeys) + 2 * kTileKeys * padded + 16;
+inline int64_t scratch_floats(const CallShape& shape, int64_t rows) {
+  const int64_t own = rows * (padded_v_head_size(shape) + 2) + 16;
+  return own + std::max(token_scratch_floats(shape, rows), tokens_scratch_floats(shape, rows));
 }
 
 inline Accumulated carve(float* memory, int64_t rows, int64_t padded) {
@@ -25,14 +26,14 @@ inline Accumulated carve(float* memory, int64_t rows, int64_t padded) {
 inline Accumulated partial_of(const Work& work, const Segment& segment, int64_t rows,
                               int64_t split) {
   const int64_t row = segment.partial_row + split * rows;
-  return {work.partials.sums + row * padded_head_size(*work.shape), work.partials.highest + row,
+  return {work.partials.sums + row * padded_v_head_size(*work.shape), work.partials.highest + row,
           work.partials.total + row};
 }
 
-template <typename T>
+template <typename C>
 void attend(const Work& work, const Segment& segment, int64_t split, float* scratch) {
   const CallShape& shape = *work.shape;
-  const int64_t padded = padded_head_size(shape);
+  const int64_t padded = padded_v_head_size(shape);
   const int64_t rows = segment_rows(shape, segment);
   const bool whole = segment.splits == 1;
   const Accumulated target =
@@ -40,18 +41,17 @@ void attend(const Work& work, const Segment& segment, int64_t split, float* scra
   float* rest = scratch + (whole ? (rows * (padded + 2) + 15) / 16 * 16 : 0);
   const KeyRange keys = split_range(segment, split);
   clear_rows(rows, padded, target);
-  if (segment.tokens() == 1) {
-    attend_token<T>(work, segment, keys, target, rest);
+  if (segment.tokens() == 1 && streams_tokens(shape)) {
+    attend_token<C>(work, segment, keys, target, rest);
   } else {
-    attend_tokens<T>(work, segment, keys, target, rest);
+    attend_tokens<C>(work, segment, keys, target, rest);
   }
-  if (whole) write_rows<T>(work, segment, rows, target);
+  if (whole) write_rows(work, segment, rows, target);
 }
 
 // Splits are joined in their order, so the result does not depend on who computed them when.
-template <typename T>
-void merge(const Work& work, const Segment& segment, float* scratch) {
-  const int64_t padded = padded_head_size(*work.shape);
+inline void merge(const Work& work, const Segment& segment, float* scratch) {
+  const int64_t padded = padded_v_head_size(*work.shape);
   const int64_t rows = segment_rows(*work.shape, segment);
   const Accumulated joined = carve(scratch, rows, padded);
   clear_rows(rows, padded, joined);
@@ -76,7 +76,7 @@ void merge(const Work& work, const Segment& segment, float* scratch) {
     }
     joined.highest[row] = peak;
   }
-  write_rows<T>(work, segment, rows, joined);
+  write_rows(work, segment, rows, joined);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "simd.h"
+#include "convert.h"
 
 namespace pa {
 namespace {

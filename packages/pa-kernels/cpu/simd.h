@@ -27,6 +27,7 @@ typedef float Vec __attribute__((vector_size(kLanes * 4)));
 typedef int32_t IntVec __attribute__((vector_size(kLanes * 4)));
 typedef uint32_t WordVec __attribute__((vector_size(kLanes * 4)));
 typedef uint16_t HalfVec __attribute__((vector_size(kLanes * 2)));
+typedef int8_t ByteVec __attribute__((vector_size(kLanes)));
 typedef float LooseVec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 
 constexpr float kInfinity = __builtin_inff();
@@ -50,41 +51,6 @@ inline IntVec lane_indices() {
 #else
   return IntVec{0, 1, 2, 3};
 #endif
-}
-
-template <typename To, typename From>
-inline To bit_cast(From from) {
-  static_assert(sizeof(To) == sizeof(From), "a bit cast keeps the size");
-  To to;
-  std::memcpy(&to, &from, sizeof to);
-  return to;
-}
-
-inline Vec load(const float* from) { return *reinterpret_cast<const LooseVec*>(from); }
-
-// The compiler splits the generic conversion in two where one instruction widens all lanes.
-inline Vec load(const Bfloat16* from) {
-#if defined(__AVX512F__)
-  const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-  return bit_cast<Vec>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-#elif defined(__AVX2__)
-  const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-  return bit_cast<Vec>(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-#else
-  HalfVec half;
-  std::memcpy(&half, from, sizeof half);
-  return bit_cast<Vec>(__builtin_convertvector(half, WordVec) << 16);
-#endif
-}
-
-inline void store(Vec value, float* to) { *reinterpret_cast<LooseVec*>(to) = value; }
-
-inline void store(Vec value, Bfloat16* to) {
-  const WordVec bits = bit_cast<WordVec>(value);
-  const WordVec rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
-  const WordVec quiet = (bits >> 16) | 0x40U;
-  const HalfVec half = __builtin_convertvector(value != value ? quiet : rounded, HalfVec);
-  std::memcpy(to, &half, sizeof half);
 }
 
 // The larger operand of each lane; a NaN in `value` is passed over.
@@ -139,14 +105,6 @@ inline Vec tanh(Vec x) {
 }
 
 inline float tanh(float x) { return tanh(broadcast(x))[0]; }
-
-void map_exp2(const float* from, float* to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = exp2(from[i]);
-}
-
-void map_tanh(const float* from, float* to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = tanh(from[i]);
-}
 
 }  // namespace
 }  // namespace pa

@@ -1,6 +1,8 @@
 // Rows of logits to weights, one tile after the other, and accumulated rows to outputs.
 #pragma once
 
+#include <type_traits>
+
 #include "tile.h"
 
 namespace pa {
@@ -90,7 +92,7 @@ struct RowPlace {
 };
 
 inline RowPlace row_place(const CallShape& shape, const Segment& segment, int64_t row) {
-  const int64_t group = shape.num_heads / shape.kv_num_heads;
+  const int64_t group = group_size(shape);
   const int64_t kv_head = segment.kv_head_begin + row / (group * segment.tokens());
   const int64_t token = segment.token_begin + row / group % segment.tokens();
   return {token, kv_head * group + row % group};
@@ -108,24 +110,38 @@ inline float final_factor(const CallBuffers& buffers, int64_t head, float highes
   return keep / (total * keep + exp2(sink - reference));
 }
 
+// sum(p * (v s)) = sum(p * v) s, because a stored 0 is 0 (8.5).
 template <typename T>
+inline void write_row(const Work& work, const RowPlace& place, const float* sums, float factor) {
+  const CallShape& shape = *work.shape;
+  const int64_t size = shape.v_head_size;
+  const float* channel = nullptr;
+  if (shape.value_scaling == Scaling::kPerTensor) factor *= *work.buffers->value_scale;
+  if (shape.value_scaling == Scaling::kPerChannel) {
+    channel = work.buffers->value_scale + place.head / group_size(shape) * shape.head_size;
+  }
+  T* out = static_cast<T*>(work.buffers->output) + place.token * shape.output_stride +
+           place.head * size;
+  for (int64_t c = 0; c < size; c += kLanes) {
+    Vec value = load(sums + c) * broadcast(factor);
+    if (channel != nullptr) value *= load_some(channel + c, size - c);
+    store_some(value, size - c, out + c);
+  }
+}
+
 inline void write_rows(const Work& work, const Segment& segment, int64_t rows,
                        const Accumulated& source) {
   const CallShape& shape = *work.shape;
-  const int64_t padded = padded_head_size(shape);
-  for (int64_t row = 0; row < rows; ++row) {
-    const RowPlace place = row_place(shape, segment, row);
-    const float factor =
-        final_factor<T>(*work.buffers, place.head, source.highest[row], source.total[row]);
-    const float* sums = source.sums + row * padded;
-    T* out = static_cast<T*>(work.buffers->output) + place.token * shape.output_stride +
-             place.head * shape.head_size;
-    int64_t c = 0;
-    for (; c + kLanes <= shape.head_size; c += kLanes) {
-      store(load(sums + c) * broadcast(factor), out + c);
+  const int64_t padded = padded_v_head_size(shape);
+  with_activation(shape.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    for (int64_t row = 0; row < rows; ++row) {
+      const RowPlace place = row_place(shape, segment, row);
+      const float factor = final_factor<T>(*work.buffers, place.head, source.highest[row],
+                                           source.total[row]);
+      write_row<T>(work, place, source.sums + row * padded, factor);
     }
-    for (; c < shape.head_size; ++c) store(sums[c] * factor, out + c);
-  }
+  });
 }
 
 }  // namespace

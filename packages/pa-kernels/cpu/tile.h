@@ -63,19 +63,10 @@ struct Ahead {
   // prefetch for one without effect, and drops its calls.
   __attribute__((always_inline)) void fetch(int64_t share) {
 #pragma GCC unroll 8
-    for (int64_t i = 0; i < share; i += kLineBytes) __builtin_prefetch(from + i, 0, 3);
+    for (int64_t i = 0; i < share; i += kLineBytes) __builtin_prefetch(from + i, 0, 2);
     from += share;
   }
 };
-
-// Loads kLanes elements of which only the first `count` exist.
-template <typename T>
-inline Vec load_some(const T* from, int64_t count) {
-  if (count >= kLanes) return load(from);
-  float lanes[kLanes] = {};
-  for (int64_t i = 0; i < count; ++i) lanes[i] = to_float(from[i]);
-  return load(lanes);
-}
 
 // Copies rows of `size` elements to rows of floats that are padded with zeros.
 template <typename T>

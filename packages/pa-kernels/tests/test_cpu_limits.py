@@ -19,11 +19,8 @@ def signature_of(options: ProblemOptions) -> CallSignature:
 @pytest.mark.parametrize(
     ("options", "feature"),
     [
-        (ProblemOptions(dtype=torch.float16), "float16"),
         (ProblemOptions(has_bias=True), "attention_bias"),
         (ProblemOptions(qk_output=1), "qk_output 1"),
-        (ProblemOptions(v_head_size=16, kv_num_heads=1, scale=0.1), "LATENT"),
-        (ProblemOptions(cache_dtype=torch.int8, quant_type="PER_TENSOR"), "int8"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -54,6 +51,12 @@ def test_a_call_on_another_device_is_not_served() -> None:
         ProblemOptions(dtype=torch.bfloat16, is_packed=True, has_query_positions=True),
         ProblemOptions(softcap=3.0, has_sink=True, window_tokens=5, has_slot_mapping=True),
         ProblemOptions(rotary_dim=16, rotary_offset=8, has_qk_norm=True, is_strided=True),
+        ProblemOptions(dtype=torch.float16),
+        ProblemOptions(v_head_size=16, kv_num_heads=1, scale=0.1),
+        ProblemOptions(cache_dtype=torch.int8, quant_type="PER_TENSOR"),
+        ProblemOptions(
+            dtype=torch.float16, cache_dtype=torch.float8_e4m3fn, quant_type="PER_CHANNEL"
+        ),
     ],
     ids=str,
 )

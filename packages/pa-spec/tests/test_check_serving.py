@@ -72,18 +72,19 @@ def test_every_backend_answers() -> None:
 
 
 def test_reason_names_the_layers_where_not_all_are_refused() -> None:
-    answers = backends_of(meaning(PLAIN, LATENT, PLAIN, LATENT))
+    chunked = replace(PLAIN, chunk_tokens=512)
 
-    assert (
-        answers["cpu"] == "kv_cache_layout LATENT: the cpu backend has SEPARATE only (layers 1, 3)"
-    )
-    assert answers["reference"] == ""
+    answers = backends_of(meaning(PLAIN, chunked, PLAIN, chunked))
+
+    assert answers["cpu"] == "the operator has no mask of chunks (layers 1, 3)"
+    assert answers["reference"] == answers["cpu"]
 
 
-def test_element_type_that_a_backend_has_not_is_its_reason() -> None:
-    answers = backends_of(meaning(PLAIN, element_type=ElementType.FLOAT16))
+@pytest.mark.parametrize("element_type", [ElementType.FLOAT32, ElementType.FLOAT16])
+def test_layers_of_every_kind_and_type_are_served_in_host_memory(element_type: ElementType) -> None:
+    answers = backends_of(meaning(PLAIN, LATENT, element_type=element_type))
 
-    assert answers["cpu"] == "float16: the cpu backend computes float32 and bfloat16"
+    assert answers["cpu"] == answers["reference"] == ""
 
 
 def test_call_that_the_operator_has_not_is_refused_by_all() -> None:

@@ -61,16 +61,16 @@ def test_backend_of_a_later_release_is_not_eligible_and_says_so() -> None:
     reasons = backend_reasons(example_call("latent"))
 
     assert reasons["cuda_latent"] == "pending: CUDA attention backends"
-    assert [name for name, reason in reasons.items() if not reason] == ["reference"]
+    assert [name for name, reason in reasons.items() if not reason] == ["cpu", "reference"]
 
 
 def test_reason_names_the_value_that_is_not_served() -> None:
-    cache = {"element_type": "int8"}
-    changes = {"key_cache": cache, "value_cache": cache, "k_quant_type": "PER_TENSOR"}
+    scores = {"qk_output": 2, "output_qk_type": "float32"}
 
-    reasons = backend_reasons(example_call("separate", changes))
+    reasons = backend_reasons(example_call("separate", scores))
 
-    assert reasons["cpu"] == "int8 caches: the cpu backend stores float32 unquantized"
+    assert reasons["cpu"] == "qk_output 2: the cpu backend keeps no score matrix"
+    assert reasons["reference"] == ""
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,14 @@ from enum import Enum
 class Dtype(Enum):
     FLOAT32 = 0
     BFLOAT16 = 1
+    FLOAT16 = 2
+    INT8 = 3
+    FLOAT8E4M3FN = 4
+
+class Scaling(Enum):
+    NONE = 0
+    PER_TENSOR = 1
+    PER_CHANNEL = 2
 
 class CallShape:
     # Sizes, strides (in elements, between rows) and attributes of a call.
@@ -13,6 +21,7 @@ class CallShape:
     num_heads: int
     kv_num_heads: int
     head_size: int
+    v_head_size: int
     num_blocks: int
     block_size: int
     table_columns: int
@@ -29,6 +38,9 @@ class CallShape:
     window_tokens: int
     rotary_interleaved: int
     dtype: Dtype
+    cache_dtype: Dtype
+    key_scaling: Scaling
+    value_scaling: Scaling
     scale: float
     softcap: float
     norm_epsilon: float
@@ -47,3 +59,6 @@ def available_units() -> list[str]: ...
 # to[i] = f(from[i]) over float32 arrays at these addresses, by the named unit; for tests.
 def map_exp2(unit: str, source: int, target: int, count: int) -> None: ...
 def map_tanh(unit: str, source: int, target: int, count: int) -> None: ...
+
+# to[i] = source[i] through an element type and back.
+def map_round(unit: str, dtype: Dtype, source: int, target: int, count: int) -> None: ...

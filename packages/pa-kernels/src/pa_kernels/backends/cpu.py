@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import final
 
@@ -10,27 +9,38 @@ import torch
 from pa_spec import (
     CallSignature,
     ElementType,
-    KvCacheLayout,
     PagedAttentionAttributes,
     PagedAttentionInputs,
     PagedAttentionOutputs,
+    QuantType,
     TensorSignature,
     rules,
 )
 from torch import Tensor
 
 from pa_kernels import _cpu
+from pa_kernels.geometry import CallGeometry
 from pa_kernels.values import check_host_values
 
-_DTYPES = {
+_ACTIVATIONS = {
     ElementType.FLOAT32: _cpu.Dtype.FLOAT32,
     ElementType.BFLOAT16: _cpu.Dtype.BFLOAT16,
+    ElementType.FLOAT16: _cpu.Dtype.FLOAT16,
+}
+_QUANTIZED = {
+    ElementType.INT8: _cpu.Dtype.INT8,
+    ElementType.FLOAT8E4M3FN: _cpu.Dtype.FLOAT8E4M3FN,
+}
+_SCALINGS = {
+    QuantType.NONE.value: _cpu.Scaling.NONE,
+    QuantType.PER_TENSOR.value: _cpu.Scaling.PER_TENSOR,
+    QuantType.PER_CHANNEL.value: _cpu.Scaling.PER_CHANNEL,
 }
 
 
 @final
 class CpuBackend:
-    """Paged attention in C++ for float32 and bfloat16 tensors in host memory."""
+    """Paged attention in C++ for tensors in host memory."""
 
     name = "cpu"
 
@@ -57,6 +67,7 @@ class CpuPlan:
         self._attributes = signature.attributes
         self._call = _cpu.PreparedCall(shape, unit)
         itemsize = signature.inputs.query.element_type.itemsize
+        # Packed rows: query heads, key heads, value heads.
         self._key_offset = shape.num_heads * shape.head_size * itemsize
         self._value_offset = self._key_offset + shape.kv_num_heads * shape.head_size * itemsize
 
@@ -71,17 +82,20 @@ class CpuPlan:
         Raises ContractViolation (V65, V66) before the first store.
         """
         query = inputs.query.data_ptr()
-        if inputs.key is None or inputs.value is None:
+        value_cache, value_scale = inputs.value_cache, inputs.v_scale
+        if inputs.key is None:
             key, value = query + self._key_offset, query + self._value_offset
         else:
-            key, value = inputs.key.data_ptr(), inputs.value.data_ptr()
-        assert inputs.value_cache is not None
+            key, value = inputs.key.data_ptr(), _address(inputs.value)
+        if value_cache is None:
+            # LATENT: values are the first channels of the keys, scaled as these are.
+            value_cache, value_scale = inputs.key_cache, inputs.k_scale
         pointers = (
             query,
             key,
             value,
             inputs.key_cache.data_ptr(),
-            inputs.value_cache.data_ptr(),
+            value_cache.data_ptr(),
             inputs.cumulative_sequence_length.data_ptr(),
             inputs.past_seqlens.data_ptr(),
             inputs.block_table.data_ptr(),
@@ -92,6 +106,8 @@ class CpuPlan:
             _address(inputs.q_norm_weight),
             _address(inputs.k_norm_weight),
             _address(inputs.query_positions),
+            _address(inputs.k_scale),
+            _address(value_scale),
             out.output.data_ptr(),
         )
         refused = self._call.run(pointers, torch.get_num_threads())
@@ -103,15 +119,8 @@ class CpuPlan:
 
 def _limits(signature: CallSignature) -> Iterator[str]:
     attributes, inputs = signature.attributes, signature.inputs
-    query_type, cache_type = inputs.query.element_type, inputs.key_cache.element_type
     if signature.device != "cpu":
         yield f"device {signature.device}: the cpu backend works in host memory"
-    if query_type not in _DTYPES:
-        yield f"{query_type.value}: the cpu backend computes float32 and bfloat16"
-    if attributes.kv_cache_layout != KvCacheLayout.SEPARATE.value:
-        yield f"kv_cache_layout {attributes.kv_cache_layout}: the cpu backend has SEPARATE only"
-    if cache_type is not query_type:
-        yield f"{cache_type.value} caches: the cpu backend stores {query_type.value} unquantized"
     if inputs.attention_bias is not None:
         yield "attention_bias: the cpu backend adds none to its logits"
     if attributes.qk_output:
@@ -128,20 +137,26 @@ def _row_stride(tensor: TensorSignature) -> int:
 
 def _shape_of(signature: CallSignature) -> _cpu.CallShape:
     attributes, inputs = signature.attributes, signature.inputs
+    geometry = CallGeometry.of(signature)
     shape = _cpu.CallShape()
     shape.num_tokens = signature.num_tokens
     shape.batch_size = signature.batch_size
     shape.num_heads = attributes.num_heads
     shape.num_blocks, shape.block_size, shape.kv_num_heads, shape.head_size = inputs.key_cache.shape
+    shape.v_head_size = geometry.v_head_size
     shape.table_columns = inputs.block_table.shape[1]
     shape.table_stride = _row_stride(inputs.block_table)
     shape.query_stride = _row_stride(inputs.query)
     shape.key_stride = _row_stride(inputs.key or inputs.query)
     shape.value_stride = _row_stride(inputs.value or inputs.query)
-    shape.output_stride = attributes.num_heads * shape.head_size
+    shape.output_stride = attributes.num_heads * shape.v_head_size
     shape.window_tokens = attributes.local_window_size
-    shape.dtype = _DTYPES[inputs.query.element_type]
-    shape.scale = attributes.scale or 1.0 / math.sqrt(shape.head_size)
+    shape.dtype = _ACTIVATIONS[inputs.query.element_type]
+    shape.cache_dtype = _QUANTIZED.get(inputs.key_cache.element_type, shape.dtype)
+    shape.key_scaling = _SCALINGS[attributes.k_quant_type]
+    value_type = attributes.k_quant_type if geometry.is_latent else attributes.v_quant_type
+    shape.value_scaling = _SCALINGS[value_type]
+    shape.scale = geometry.scale
     shape.softcap = attributes.softcap
     shape.norm_epsilon = attributes.qk_norm_epsilon
     _set_rotary(shape, attributes, inputs)
