@@ -6,6 +6,7 @@
 
 #include "dispatch.h"
 #include "run.h"
+#include "state/bind.h"
 
 namespace py = pybind11;
 
@@ -136,4 +137,5 @@ PYBIND11_MODULE(_cpu, module) {
                              int64_t count) {
     unit_named(unit).map_round(dtype, pointer<const float>(from), pointer<float>(to), count);
   });
+  pa::bind_state(module);
 }

@@ -62,3 +62,20 @@ def map_tanh(unit: str, source: int, target: int, count: int) -> None: ...
 
 # to[i] = source[i] through an element type and back.
 def map_round(unit: str, dtype: Dtype, source: int, target: int, count: int) -> None: ...
+
+class StateUnit:
+    # The state operators for one activation type. Both return False, having changed nothing, when
+    # lengths or row numbers address nothing or a row of the pool is written twice.
+    def __init__(self, dtype: Dtype, unit: str = "") -> None: ...
+    def causal_conv(
+        self, sizes: tuple[int, ...], addresses: tuple[int, ...], threads: int
+    ) -> bool: ...
+    def gated_delta(
+        self,
+        sizes: tuple[int, ...],
+        addresses: tuple[int, ...],
+        scale_and_epsilon: tuple[float, float],
+        threads: int,
+    ) -> bool: ...
+
+DELTA_CHUNK_TOKENS: int

@@ -14,7 +14,7 @@ def varlen_causal_conv(
 
     activation: none | silu | swish (which are one). backend: name of the one to use, None = the
     first that serves the device. A pool is updated in place; sequences without tokens keep their
-    state. Any division of a sequence into calls gives the same bits.
+    state. The bits of the compiled backend do not depend on how a sequence is divided into calls.
 
     Raises InputUnusable, naming the tensor, before anything has changed.
     """

@@ -32,6 +32,8 @@ def run_causal_conv(
     ends = boundaries.tolist()
     for row in range(rows):
         tokens = slice(ends[row], ends[row + 1])
+        if tokens.start == tokens.stop:
+            continue  # a window has K inputs, of which one at least is new
         # [C, K-1 + tokens]: the inputs before the call, then those of the call.
         history = torch.cat((states[row], x[tokens].T), dim=1)
         output[tokens] = _convolve(history.to(compute_dtype), inputs, activation).T
