@@ -11,7 +11,7 @@ from math import isnan
 
 import torch
 from every_backend import Kernel, int32
-from hand_call import LN2, LN3, HandCall, Tokens, by_hand, hand_call, packed
+from hand_call import LN2, LN3, HandCall, Token, Tokens, by_hand, hand_call, packed
 from pa_kernels.testing import expect_close
 
 
@@ -118,7 +118,7 @@ def test_rotary_offset(call: HandCall, kernel: Kernel) -> None:
 def turned_query(dtype: torch.dtype) -> HandCall:
     rows = tables(dtype, cos_cache=[0] * 4, sin_cache=[1] * 4)
     value = [[[12]], [[0, 12]], [[0, 0, 12]]]
-    key = [[[LN2, 0, 0, 0, LN3]], [[0]], [[0]]]
+    key: list[Token] = [[[LN2, 0, 0, 0, LN3]], [[0]], [[0]]]
     return hand_call(dtype, Tokens([[[1]]], key, value), do_rotary=1, **rows)
 
 
@@ -132,7 +132,8 @@ def test_queries_turn_and_cached_keys_do_not_turn_again(call: HandCall, kernel: 
 
 def normed_and_turned(dtype: torch.dtype) -> HandCall:
     rows = tables(dtype, cos_cache=[0] * 4, sin_cache=[1] * 4)
-    old, key = [[0.0]], [[4.0, 0, 0, 0, 4]]
+    old: Token = [[0]]
+    key: Token = [[4, 0, 0, 0, 4]]
     gains = {
         "q_norm_weight": torch.ones(8, dtype=dtype),
         "k_norm_weight": torch.tensor([0.75, 1, 1, 1, 1.5, 1, 1, 1], dtype=dtype),
