@@ -24,7 +24,7 @@ from state_problem import (
 from torch import Tensor
 
 
-@pytest.fixture(params=EVERYTHING.values(), ids=EVERYTHING)
+@pytest.fixture(params=EVERYTHING.values(), ids=list(EVERYTHING))
 def backend(request: pytest.FixtureRequest) -> StateBackend:
     chosen: StateBackend = request.param
     return chosen

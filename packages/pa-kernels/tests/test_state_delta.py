@@ -36,7 +36,7 @@ NORMED = GatedDeltaNetAttributes(qk_l2norm=True)
 UNSCALED = GatedDeltaNetAttributes(scale=1.0)
 
 
-@pytest.fixture(params=EVERYTHING.values(), ids=EVERYTHING)
+@pytest.fixture(params=EVERYTHING.values(), ids=list(EVERYTHING))
 def backend(request: pytest.FixtureRequest) -> StateBackend:
     chosen: StateBackend = request.param
     return chosen
@@ -268,7 +268,7 @@ def test_tokens_may_be_strided(backend: StateBackend) -> None:
     inputs = random_delta(10)
     tokens = inputs.query.shape[0]
     packed = torch.cat([x.flatten(1) for x in (inputs.query, inputs.key, inputs.value)], dim=1)
-    query, key, value = packed.split([48, 48, 80], dim=1)
+    query, key, value = torch.split(packed, [48, 48, 80], dim=1)
     strided = replace(
         inputs,
         query=query.view(tokens, 2, 24),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,8 +72,6 @@ def test_the_registered_convolution_equals_the_function(*, has_pool: bool) -> No
     pool = None if twin is None else StatePool(twin.clone(), int32(4, -1), int32(4, 1))
 
     output, state = torch.ops.pa.varlen_causal_conv(*tensors, **attributes)
-
-    from dataclasses import replace
 
     own = replace(inputs, initial_state=None, pool=pool) if has_pool else inputs
     expected = varlen_causal_conv(own, "silu")

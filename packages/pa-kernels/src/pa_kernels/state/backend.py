@@ -68,10 +68,6 @@ class ReferenceStates:
 def _backends() -> tuple[StateBackend, ...]:
     if find_spec("pa_kernels._cpu") is None:
         return (ReferenceStates(),)
-    from pa_kernels import _cpu
-
-    if not hasattr(_cpu, "StateUnit"):  # TEMP
-        return (ReferenceStates(),)
     from pa_kernels.state.compiled import CompiledStates
 
     return (CompiledStates(), ReferenceStates())
