@@ -11,18 +11,22 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from dense_rows import DenseRow, context_of
+from dense_rows import DenseRow, context_of, dense_rows
 from pa_kernels.testing import PagedProblem
 from torch import Tensor
 from torch.nn.attention import flex_attention as flex
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-Attention = Callable[[Tensor, PagedProblem, DenseRow], Tensor]
-"""From a row's queries [n, H, D], ready to attend, and a problem whose call has run: [n, H, Dv]."""
+Attention = Callable[[Tensor, PagedProblem], Tensor]
+"""From queries [T, H, D], ready to attend, and a problem whose call has run, to [T, H*Dv]."""
 
 
-def sdpa_row(query: Tensor, after: PagedProblem, row: DenseRow) -> Tensor:
-    """Attend with scaled_dot_product_attention: every term of the logits is in the mask."""
+def sdpa(query: Tensor, after: PagedProblem) -> Tensor:
+    """Attend with scaled_dot_product_attention, row by row: the mask has every term of a logit."""
+    return torch.cat([_sdpa_row(query[row.tokens], after, row) for row in dense_rows(after)])
+
+
+def _sdpa_row(query: Tensor, after: PagedProblem, row: DenseRow) -> Tensor:
     inputs, heads = after.inputs, after.options.num_heads
     assert after.options.softcap == 0
     key, value = _context(after, row)
@@ -43,43 +47,67 @@ def sdpa_row(query: Tensor, after: PagedProblem, row: DenseRow) -> Tensor:
         scale=_scale(after),
         enable_gqa=True,
     )
-    return output[0].transpose(0, 1)
+    return output[0].transpose(0, 1).flatten(1)
 
 
-def flex_row(query: Tensor, after: PagedProblem, row: DenseRow) -> Tensor:
-    """Attend with FlexAttention: score_mod for softcap and bias, mask_mod for what is visible."""
-    inputs, softcap = after.inputs, after.options.softcap
-    key, value = _context(after, row)
-    is_visible = visible(after, row)
-    bias = None if inputs.attention_bias is None else _bias(inputs.attention_bias, row)
+def flex_attention(query: Tensor, after: PagedProblem) -> Tensor:
+    """Attend with FlexAttention, all rows in one padded batch.
+
+    score_mod has softcap and bias, mask_mod what is visible.
+    """
+    softcap, rows = after.options.softcap, list(dense_rows(after))
+    new, context = max(row.new for row in rows), max(row.context for row in rows)
+    size = (len(rows), new, context)
+    is_visible = torch.stack([_padded(visible(after, row), size[1:]) for row in rows])
+    given = after.inputs.attention_bias
+    # Whole batches of bias: [rows, H or 1, new, context].
+    bias = (
+        None
+        if given is None
+        else torch.stack([_padded(_bias(given, row), size[1:]) for row in rows])
+    )
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         capped = softcap * torch.tanh(score / softcap) if softcap else score
-        return capped if bias is None else capped + bias[h if bias.shape[0] > 1 else 0, q, k]
+        return capped if bias is None else capped + bias[b, h if bias.shape[1] > 1 else 0, q, k]
 
     def mask_mod(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        return is_visible[q, k]
+        return is_visible[b, q, k]
 
-    mask = flex.create_block_mask(mask_mod, None, None, row.new, row.context, device="cpu")
+    mask = flex.create_block_mask(mask_mod, len(rows), None, new, context, device="cpu")
+    pairs = [_context(after, row) for row in rows]
+    key, value = (
+        torch.stack([_padded(pair[part], (context, pair[part].shape[2])) for pair in pairs])
+        for part in range(2)
+    )
+    queries = [query[row.tokens].double().transpose(0, 1) for row in rows]
+    batch = torch.stack([_padded(each, (new, each.shape[2])) for each in queries])
     with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
         # Not compiled: the same arithmetic, and it says so in a warning.
         patched.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", value=True)
         warnings.simplefilter("ignore")
         output, aux = flex.flex_attention(
-            query.double().transpose(0, 1)[None],
-            key[None],
-            value[None],
+            batch,
+            key,
+            value,
             score_mod=score_mod,
             block_mask=mask,
             scale=_scale(after),
             enable_gqa=True,
             return_aux=flex.AuxRequest(lse=True),
         )
-    if inputs.head_sink is not None:
+    if after.inputs.head_sink is not None:
         assert aux.lse is not None
-        sink = inputs.head_sink.double()[:, None]
-        output = output * torch.sigmoid(aux.lse[0] - sink)[..., None]
-    return torch.as_tensor(output)[0].transpose(0, 1)
+        sink = after.inputs.head_sink.double()[:, None]
+        output = output * torch.sigmoid(aux.lse - sink)[..., None]
+    found = zip(torch.as_tensor(output), rows, strict=True)
+    return torch.cat([each[:, : row.new].transpose(0, 1).flatten(1) for each, row in found])
+
+
+def _padded(tensor: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Return a tensor whose last two axes are filled up to size with zeros."""
+    rows, columns = size
+    return pad(tensor, (0, columns - tensor.shape[-1], 0, rows - tensor.shape[-2]))
 
 
 def visible(problem: PagedProblem, row: DenseRow) -> Tensor:
