@@ -7,13 +7,20 @@ so the two cannot differ.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 
 import torch
-from pa_spec import KvCacheLayout, PagedAttentionAttributes, PagedAttentionInputs
+from pa_spec import (
+    KvCacheLayout,
+    PagedAttentionAttributes,
+    PagedAttentionInputs,
+    check,
+    rules,
+)
 from torch import Tensor
 
 from pa_kernels.prepare import paged_attention
+from pa_kernels.signature import signature_of
 
 OPERATOR = "pa::paged_attention"
 
@@ -44,8 +51,12 @@ def _run(*tensors: Tensor | None, **attributes: Attribute) -> tuple[Tensor, Tens
 
 
 def _fake(*tensors: Tensor | None, **attributes: Attribute) -> tuple[Tensor, Tensor]:
-    """Return tensors of the output shapes, from shapes alone."""
+    """Return tensors of the output shapes, from shapes alone.
+
+    Raises ContractViolation for a broken rule, while the call is traced.
+    """
     inputs, given = _typed(tensors, attributes)
+    _check_traced(inputs, given)
     num_tokens, head_size = inputs.query.shape[0], inputs.key_cache.shape[3]
     is_latent = given.kv_cache_layout == KvCacheLayout.LATENT.value
     width = (given.v_head_size if is_latent else 0) or head_size
@@ -60,6 +71,18 @@ def _fake(*tensors: Tensor | None, **attributes: Attribute) -> tuple[Tensor, Ten
         context = torch.library.get_ctx().new_dynamic_size()
     shape = (given.num_heads, num_tokens, context)
     return output, inputs.query.new_empty(shape, dtype=torch.float32)
+
+
+def _check_traced(
+    inputs: PagedAttentionInputs[Tensor], attributes: PagedAttentionAttributes
+) -> None:
+    given = [tensor for _, tensor in inputs.named() if tensor is not None]
+    if all(isinstance(each, int) for tensor in given for each in (*tensor.shape, *tensor.stride())):
+        # The metadata's values come with the call itself.
+        check(signature_of(replace(inputs, attention_metadata=None), attributes))
+    elif inputs.key_cache.dim() != 4:
+        # A comparison of an extent that varies would fix it for the whole graph.
+        raise rules()["V28"].violation("key_cache", f"{list(inputs.key_cache.shape)}")
 
 
 def _typed(
