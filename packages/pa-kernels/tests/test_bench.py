@@ -197,11 +197,12 @@ def test_the_command_prints_lines_then_the_table(
 
     assert bench.main(options, [case, replace(case, kind="prefill")]) == status
 
-    line, empty, *rows = capsys.readouterr().out.splitlines()
+    machine, line, empty, *rows = capsys.readouterr().out.splitlines()
+    assert json.loads(machine)["threads"] == torch.get_num_threads()
     assert json.loads(line)["figures"]["over_gather"] > 0
     assert empty == ""
     assert rows[0].split() == ["workload", "figure", "found", "limit"]
-    assert rows[-1] == f"{1 - status} of 1 limits are met"
+    assert f"{1 - status} of 1 limits are met" in rows
 
 
 def test_filters_choose_workloads(capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,8 +210,24 @@ def test_filters_choose_workloads(capsys: pytest.CaptureFixture[str]) -> None:
 
     bench.main(["--rounds", "1", "--quick", "--rows", "3", "--context", "38"], cases)
 
-    lines = [each for each in capsys.readouterr().out.splitlines() if each.startswith("{")]
-    assert [(json.loads(each)["rows"], json.loads(each)["past"]) for each in lines] == [(3, 37)]
+    printed = capsys.readouterr().out.splitlines()
+    _, *lines = [json.loads(each) for each in printed if each.startswith("{")]
+    assert [(each["rows"], each["past"]) for each in lines] == [(3, 37)]
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "is_disturbed"),
+    [(0.3, 2.1, False), (1.9, 2.1, True), (0.3, 3.4, True)],
+)
+def test_a_machine_with_other_work_is_reported(
+    before: float, behind: float, *, is_disturbed: bool
+) -> None:
+    machine = replace(speed.Machine.here(), cores=2, threads=2, load=before)
+
+    warning = machine.warning(behind)
+
+    words = f"load {before} before the run and {behind} behind it on 2 cores: other work has "
+    assert warning == (f"{words}disturbed these figures" if is_disturbed else "")
 
 
 def test_the_machine_has_a_last_level_cache() -> None:

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 
 import torch
 
 from pa_kernels.speed import (
     Budget,
     Case,
+    Machine,
     all_cases,
     measure,
     type_name,
@@ -30,21 +33,29 @@ _QUICK_BYTES = 80 << 20
 
 
 def main(arguments: Sequence[str] | None = None, cases: Iterable[Case] | None = None) -> int:
-    """Print one JSON object for each workload, then a table; return 1 when --check finds less."""
+    """Print the machine and each workload, then a table; return 1 when --check finds one short."""
     options = _parser().parse_args(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)
     budget = Budget(options.rounds, options.round_ms / 1e3, options.seconds)
+    machine = Machine.here()
+    _print_line(asdict(machine))
     measurements = []
     for case in all_cases() if cases is None else cases:
         if _is_wanted(case, options):
             found = measure(case, budget, options.backend)
             measurements.append(found)
-            sys.stdout.write(json.dumps(found.line) + "\n")
-            sys.stdout.flush()
+            _print_line(found.line)
     sys.stdout.write(f"\n{verdict_table(measurements)}\n")
+    warning = machine.warning(os.getloadavg()[0])
+    sys.stdout.write(f"{warning}\n" if warning else "")
     short = any(each.is_met is False for each in verdicts(measurements))
     return 1 if options.check and short else 0
+
+
+def _print_line(line: dict[str, object]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:

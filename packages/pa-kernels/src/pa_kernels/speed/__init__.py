@@ -2,6 +2,7 @@
 
 from pa_kernels.speed.case import Case, Limit, all_cases, type_name
 from pa_kernels.speed.layers import last_level_cache_bytes, make_layers
+from pa_kernels.speed.machine import Machine
 from pa_kernels.speed.measurement import Measurement, measure
 from pa_kernels.speed.timing import Budget, interleave
 from pa_kernels.speed.torch_path import dense_attention, gather_and_attend
@@ -11,6 +12,7 @@ __all__ = [
     "Budget",
     "Case",
     "Limit",
+    "Machine",
     "Measurement",
     "Verdict",
     "all_cases",
