@@ -79,6 +79,10 @@ def _kernels() -> tuple[Kernel, ...]:
 KERNELS = _kernels()
 
 
+REFERENCE = next(kernel for kernel in KERNELS if kernel.name == "reference")
+"""The oracle, which serves every call."""
+
+
 def eligible(signature: CallSignature) -> list[Kernel]:
     """Return the implementations that serve a call; the oracle always is one."""
     return [kernel for kernel in KERNELS if kernel.serves(signature)]
