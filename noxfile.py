@@ -170,6 +170,15 @@ def sanitize(session: Session) -> None:
 
 
 @nox.session
+def mutations(session: Session) -> None:
+    """Break pa-kernels line by line; its tests must notice. Words after -- choose among the ids."""
+    install(session, ["pa-spec"], *test_requirements("pa-kernels"), *others_of("pa-kernels"))
+    install_plain(session, "cmake", "ninja", "pybind11>=3.0")
+    program = "packages/pa-kernels/tests/mutations/mutate.py"
+    session.run("python", program, session.create_tmp(), *session.posargs, env=QUIET_THREADS)
+
+
+@nox.session
 def spec(session: Session) -> None:
     """Check the normative data in spec/: schemas hold, ids are unique."""
     install(session, ["pa-spec"], "jsonschema")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from pa_kernels.backends.missing import MissingBackend
 from pa_kernels.backends.table import BACKENDS
 
 settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None)
+# For the session `mutations`, which only wants to see a failure.
+settings.register_profile(
+    "unshrunk", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile("ci")
 
 HOST_BACKENDS = [
