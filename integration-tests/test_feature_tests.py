@@ -6,6 +6,9 @@ Method: the modules are read, not run; a test that is skipped, or is not there, 
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,19 @@ def test_every_cell_has_a_test_and_what_is_served_has_one_of_each_kind() -> None
             nodes = feature_tests().get((feature.name, name), ())
             wanted = 0 if backend.status.value == "pending" else 3
             assert len(nodes) == (min(wanted, 1) if feature.backends[name] == "no" else wanted)
+
+
+@pytest.mark.slow
+def test_an_example_runs_on_every_backend_that_serves_its_feature() -> None:
+    served = {cell: nodes[0] for cell, nodes in feature_tests().items() if len(nodes) == 3}
+    files = sorted({node.partition("::")[0] for node in served.values()})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *files]
+
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    collected = set(re.findall(r"^(\S+?)\[(?:.*-)?(cpu|reference)\b", result.stdout, re.MULTILINE))
+    wanted = {(node, backend) for (_, backend), node in served.items()}
+    assert wanted - collected == set(), result.stdout[-500:] + result.stderr
 
 
 def test_comparisons_with_others_stand_where_others_are_installed() -> None:

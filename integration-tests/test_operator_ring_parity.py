@@ -41,7 +41,6 @@ def dense(tokens: Tensor, first: int, last: int) -> Tensor:
     return found.transpose(0, 1).flatten(1)
 
 
-@pytest.mark.spec("8.8")
 @every_kernel
 @pytest.mark.parametrize("window", [1, 15, 16, 17, 20, 32])
 def test_a_ring_of_blocks_agrees_at_every_step(kernel: Kernel, window: int) -> None:
