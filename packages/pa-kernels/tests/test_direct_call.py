@@ -7,6 +7,7 @@ shared between calls of one layout must not be shared between layouts.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -111,6 +112,21 @@ def test_a_broken_neighbour_is_refused_each_time_and_spoils_nothing(
         assert caught.value.rule_id == rule
 
     expect_what_preparing_gives(BASE)
+
+
+def test_threads_that_share_a_layout_do_not_meet() -> None:
+    options = ProblemOptions(rows=((300, 3), (40, 1)), rotary_dim=16, has_qk_norm=True)
+    problems = [random_paged_problem(5, options) for _ in range(24)]
+    for shift, problem in enumerate(problems):
+        problem.inputs.query.add_(shift)
+    copies = [problem.clone() for problem in problems]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda each: paged_attention(each.inputs, each.attributes), problems))
+
+    for copy, outputs in zip(copies, found, strict=True):
+        call = prepare(signature_of(copy.inputs, copy.attributes))
+        assert torch.equal(outputs.output, call.run(copy.inputs).output)
 
 
 def test_the_limit_of_scores_is_read_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
