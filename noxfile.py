@@ -170,6 +170,14 @@ def sanitize(session: Session) -> None:
 
 
 @nox.session
+def soak(session: Session) -> None:
+    """Compare backends on 20,000 whole problems; -- --seconds 3600 --problems 0 takes an hour."""
+    install(session, ["pa-kernels"], *test_requirements("pa-kernels"))
+    program = str(Path("packages", "pa-kernels", "tests", "soak", "soak_run.py"))
+    session.run("python", program, *session.posargs, env={**QUIET_THREADS, "OMP_NUM_THREADS": "1"})
+
+
+@nox.session
 def mutations(session: Session) -> None:
     """Break pa-kernels line by line; its tests must notice. Words after -- choose among the ids."""
     install(session, ["pa-spec"], *test_requirements("pa-kernels"), *others_of("pa-kernels"))

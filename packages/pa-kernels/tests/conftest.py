@@ -8,6 +8,9 @@ from pa_kernels.backends.missing import MissingBackend
 from pa_kernels.backends.table import BACKENDS
 
 settings.register_profile("ci", derandomize=True, max_examples=50, deadline=None)
+settings.register_profile("dev", max_examples=100, deadline=None)
+# For the session `soak`, which repeats it from other seeds.
+settings.register_profile("soak", max_examples=250, deadline=None, print_blob=True)
 # For the session `mutations`, which only wants to see a failure.
 settings.register_profile(
     "unshrunk", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate]

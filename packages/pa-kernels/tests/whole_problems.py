@@ -1,16 +1,15 @@
-"""Whole problems for hypothesis, and every implementation on this machine that can serve one."""
+"""Whole problems for hypothesis, and what an implementation has to give for one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import torch
+from every_backend import Kernel, bits
 from hypothesis import strategies as st
-from pa_kernels import _cpu, explain, prepare, reference
-from pa_kernels.backends.cpu import CpuBackend
-from pa_kernels.geometry import CallGeometry
+from pa_kernels import reference
 from pa_kernels.reference.rows import token_places
 from pa_kernels.testing import (
     PagedProblem,
@@ -19,14 +18,11 @@ from pa_kernels.testing import (
     expect_close,
     expect_stored,
 )
-from pa_spec import CallSignature, PagedAttentionInputs, PagedAttentionOutputs
 from torch import Tensor
 
 T = TypeVar("T")
 
-Outputs = PagedAttentionOutputs[Tensor]
 SEEDS = st.integers(0, 2**32 - 1)
-_UNWRITTEN = 3.25  # found by no comparison's tolerance, and no NaN that a fault might also give
 
 
 @st.composite
@@ -37,40 +33,6 @@ def whole_options(draw: st.DrawFn) -> ProblemOptions:
         return draw(st.sampled_from(items))
 
     return draw_options(choose)
-
-
-@dataclass(frozen=True, slots=True)
-class Implementation:
-    """One way to compute a call: a backend of the table, or one unit of the compiled one."""
-
-    name: str
-    run: Callable[[PagedAttentionInputs[Tensor], Outputs], None]
-
-
-def implementations(signature: CallSignature) -> Iterator[Implementation]:
-    """Yield every eligible backend, then every instruction-set unit of the compiled one."""
-    for verdict in explain(signature):
-        if verdict.is_selected or verdict.reason.startswith("eligible"):
-            call = prepare(signature, verdict.backend)
-            yield Implementation(verdict.backend, call.run)  # type: ignore[arg-type]
-    yield from units(signature)
-
-
-def units(signature: CallSignature) -> Iterator[Implementation]:
-    """Yield every instruction-set unit, where the compiled backend serves the call."""
-    if CpuBackend().unsupported(signature) is None and signature.num_tokens > 0:
-        for unit in _cpu.available_units():
-            plan = CpuBackend(unit).prepare(signature)
-            yield Implementation(f"cpu, {plan.unit}", plan.run)
-
-
-def empty_outputs(problem: PagedProblem) -> Outputs:
-    """Return buffers in which an element that nobody writes is found."""
-    geometry, scores = CallGeometry.of(problem.signature), None
-    if problem.options.qk_output:
-        scores = torch.full(geometry.output_qk_shape, _UNWRITTEN)
-    shape, dtype = geometry.output_shape, problem.options.dtype
-    return PagedAttentionOutputs(torch.full(shape, _UNWRITTEN, dtype=dtype), scores)
 
 
 class Examination:
@@ -88,10 +50,10 @@ class Examination:
         slot = token_places(problem.inputs).slot
         self._stored = torch.tensor(sorted({*slot.tolist()} - {-1}), dtype=torch.int64)
 
-    def examine(self, implementation: Implementation) -> None:
+    def examine(self, kernel: Kernel) -> None:
         """Run on caches of its own; raise AssertionError for the first difference."""
-        own, out = self.problem.clone(), empty_outputs(self.problem)
-        implementation.run(own.inputs, out)
+        own = self.problem.clone()
+        out = kernel.run(own.inputs, own.attributes)
         for name in ("key_cache", "value_cache"):
             self._expect_cache(name, getattr(own.inputs, name))
         storing_nothing = torch.full_like(self.problem.inputs.query[:, 0], -1, dtype=torch.int32)
@@ -108,10 +70,10 @@ class Examination:
         after, expected = _rows_of(found), _rows_of(getattr(self._oracle, name))
         untouched = torch.ones(len(before), dtype=torch.bool)
         untouched[self._stored] = False
-        assert torch.equal(_bytes(after[untouched]), _bytes(before[untouched])), name
+        assert torch.equal(bits(after[untouched]), bits(before[untouched])), name
         after, expected = after[self._stored], expected[self._stored]
         if self._is_copied(name):
-            assert torch.equal(_bytes(after), _bytes(expected)), name
+            assert torch.equal(bits(after), bits(expected)), name
         else:
             expect_stored(after, expected)
 
@@ -145,7 +107,3 @@ def isolated(problem: PagedProblem, row: int) -> PagedProblem:
 
 def _rows_of(cache: Tensor) -> Tensor:
     return cache.flatten(0, 1)
-
-
-def _bytes(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().view(torch.uint8)

@@ -154,6 +154,8 @@ def _draw_rows(options: ProblemOptions, choose: Choose) -> tuple[tuple[int, int]
         rows = [(choose(pasts), choose(news)) for _ in range(count)]
     if kind == "long":
         rows = [(choose(LONG_PASTS), choose((1, 1, 2, 5, 70, 0))), *rows[:2]]
+    if not any(new for _, new in rows):
+        rows.append((0, 1))
     return _affordable(options, rows)
 
 
