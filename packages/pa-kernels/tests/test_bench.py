@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 import torch
 from pa_kernels import bench, prepare, signature_of, speed
-from pa_kernels.speed import Budget, Case, Limit, Measurement, layers, measurement
+from pa_kernels.speed import Budget, Case, Limit, Measurement, layers, measurement, timing
 from pa_kernels.testing import expect_close
 
 SHORT = Budget(rounds=2, round_s=1e-4, total_s=0.1, fewest=1)
@@ -91,6 +91,18 @@ def test_slow_work_drops_out_and_the_ratio_is_of_rounds_that_both_had() -> None:
     assert len(samples.rounds["slow"]) == 3
     assert samples.us("slow") > 2000
     assert samples.ratio("slow", over="fast") > 10
+
+
+def test_only_a_form_that_another_beats_by_far_is_left_out() -> None:
+    def takes(seconds: float) -> timing.Work:
+        return lambda _: time.sleep(seconds)
+
+    works = {"ours": takes(1e-2), "theirs: slow": takes(5e-2), "theirs: fast": takes(1e-3)}
+
+    samples = speed.interleave(works, Budget(rounds=2, round_s=0.0))
+
+    assert list(samples.rounds) == ["ours", "theirs: fast"]
+    assert samples.fastest(["theirs: slow", "theirs: fast"]) == "theirs: fast"
 
 
 @pytest.mark.parametrize("case", COMPARED, ids=lambda case: str(case.label))

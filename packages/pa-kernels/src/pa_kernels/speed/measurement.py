@@ -86,7 +86,7 @@ def measure(case: Case, budget: Budget, backend: str = "cpu") -> Measurement:
         for group, forms in groups.items()
         if "" not in forms
     }
-    times = {name: samples.us(name) for name in works}
+    times = {name: samples.us(name) for name in samples.rounds}
     return Measurement(case, count, _figures(case, samples, fastest), times, fastest)
 
 

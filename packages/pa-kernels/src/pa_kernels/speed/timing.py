@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from statistics import median
 
+_HOPELESS = 2.0
+"""Times as long as another form of the same kind, in the better of two calls each: noise is less."""
+
 Work = Callable[[int], object]
 """One call, on the layer that the number chooses."""
 
@@ -42,21 +45,28 @@ class Samples:
         return median(one / other for one, other in pairs)
 
     def fastest(self, names: Sequence[str]) -> str:
-        """Return which of several works takes the shortest."""
-        return min(names, key=self.us)
+        """Return which of several works takes the shortest, of those that were timed."""
+        return min((name for name in names if name in self.rounds), key=self.us)
 
 
 def interleave(works: Mapping[str, Work], budget: Budget) -> Samples:
-    """Time works in turns, forwards and backwards, each call on the next layer after the last."""
+    """Time works in turns, forwards and backwards, each call on the next layer after the last.
+
+    Works named "kind: form" are forms of one kind; hopeless ones are called twice and left out.
+    """
     turns = count()
-    repeats, spent = {}, dict.fromkeys(works, 0.0)
-    for name, work in works.items():
-        work(next(turns))
-        once = timed(work, turns, 1) / 1e6
-        repeats[name] = max(1, min(1000, int(budget.round_s / max(once, 1e-7))))
-    rounds: dict[str, list[float]] = {name: [] for name in works}
+    first_s = {
+        name: min(timed(work, turns, 1), timed(work, turns, 1)) / 1e6
+        for name, work in works.items()
+    }
+    kept = [name for name in works if not _is_hopeless(name, first_s)]
+    repeats = {
+        name: max(1, min(1000, int(budget.round_s / max(first_s[name], 1e-7)))) for name in kept
+    }
+    spent = dict.fromkeys(kept, 0.0)
+    rounds: dict[str, list[float]] = {name: [] for name in kept}
     for index in range(budget.rounds):
-        order = list(works)[:: 1 if index % 2 == 0 else -1]
+        order = kept[:: 1 if index % 2 == 0 else -1]
         for name in order:
             if spent[name] > budget.total_s and index >= budget.fewest:
                 continue
@@ -64,6 +74,13 @@ def interleave(works: Mapping[str, Work], budget: Budget) -> Samples:
             rounds[name].append(timed(works[name], turns, repeats[name]))
             spent[name] += time.perf_counter() - start
     return Samples(rounds)
+
+
+def _is_hopeless(name: str, first_s: Mapping[str, float]) -> bool:
+    """Say whether another form of the same kind was twice as fast."""
+    kind = name.partition(": ")[0]
+    rivals = [found for other, found in first_s.items() if other.partition(": ")[0] == kind]
+    return first_s[name] > _HOPELESS * min(rivals)
 
 
 def timed(work: Work, turns: count[int], repeats: int) -> float:
