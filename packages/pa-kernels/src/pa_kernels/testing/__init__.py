@@ -3,7 +3,13 @@
 from pa_kernels.testing.operator import conformance_operator
 from pa_kernels.testing.options import ProblemOptions, random_options
 from pa_kernels.testing.problem import PagedProblem, random_paged_problem
-from pa_kernels.testing.tolerance import TOLERANCES, Tolerance, expect_close, expect_stored
+from pa_kernels.testing.tolerance import (
+    TOLERANCES,
+    Tolerance,
+    expect_close,
+    expect_rounded,
+    expect_stored,
+)
 from pa_kernels.testing.whole import Choose, draw_options, random_whole_options
 
 __all__ = [
@@ -15,6 +21,7 @@ __all__ = [
     "conformance_operator",
     "draw_options",
     "expect_close",
+    "expect_rounded",
     "expect_stored",
     "random_options",
     "random_paged_problem",
