@@ -9,7 +9,7 @@ from itertools import count
 from statistics import median
 
 _HOPELESS = 2.0
-"""Times as long as another form of the same kind, in the better of two calls each: noise is less."""
+"""Times as long as another form of its kind, in the better of two calls each: noise is less."""
 
 Work = Callable[[int], object]
 """One call, on the layer that the number chooses."""
