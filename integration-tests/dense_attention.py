@@ -7,7 +7,7 @@ share of the log-sum-exp for the second. A softcap only the second has.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -56,16 +56,10 @@ def flex_attention(query: Tensor, after: PagedProblem) -> Tensor:
     score_mod has softcap and bias, mask_mod what is visible.
     """
     softcap, rows = after.options.softcap, list(dense_rows(after))
-    new, context = max(row.new for row in rows), max(row.context for row in rows)
-    size = (len(rows), new, context)
-    is_visible = torch.stack([_padded(visible(after, row), size[1:]) for row in rows])
+    size = (max(row.new for row in rows), max(row.context for row in rows))
+    is_visible = _batch([visible(after, row) for row in rows], *size)
     given = after.inputs.attention_bias
-    # Whole batches of bias: [rows, H or 1, new, context].
-    bias = (
-        None
-        if given is None
-        else torch.stack([_padded(_bias(given, row), size[1:]) for row in rows])
-    )
+    bias = None if given is None else _batch([_bias(given, row) for row in rows], *size)
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         capped = softcap * torch.tanh(score / softcap) if softcap else score
@@ -74,20 +68,19 @@ def flex_attention(query: Tensor, after: PagedProblem) -> Tensor:
     def mask_mod(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return is_visible[b, q, k]
 
-    mask = flex.create_block_mask(mask_mod, len(rows), None, new, context, device="cpu")
+    mask = flex.create_block_mask(mask_mod, len(rows), None, *size, device="cpu")
     pairs = [_context(after, row) for row in rows]
     key, value = (
-        torch.stack([_padded(pair[part], (context, pair[part].shape[2])) for pair in pairs])
+        _batch([pair[part] for pair in pairs], size[1], pairs[0][part].shape[2])
         for part in range(2)
     )
     queries = [query[row.tokens].double().transpose(0, 1) for row in rows]
-    batch = torch.stack([_padded(each, (new, each.shape[2])) for each in queries])
     with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings():
         # Not compiled: the same arithmetic, and it says so in a warning.
         patched.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", value=True)
         warnings.simplefilter("ignore")
         output, aux = flex.flex_attention(
-            batch,
+            _batch(queries, size[0], query.shape[2]),
             key,
             value,
             score_mod=score_mod,
@@ -104,10 +97,11 @@ def flex_attention(query: Tensor, after: PagedProblem) -> Tensor:
     return torch.cat([each[:, : row.new].transpose(0, 1).flatten(1) for each, row in found])
 
 
-def _padded(tensor: Tensor, size: tuple[int, ...]) -> Tensor:
-    """Return a tensor whose last two axes are filled up to size with zeros."""
-    rows, columns = size
-    return pad(tensor, (0, columns - tensor.shape[-1], 0, rows - tensor.shape[-2]))
+def _batch(tensors: Sequence[Tensor], rows: int, columns: int) -> Tensor:
+    """Stack tensors whose last two axes are filled up with zeros."""
+    return torch.stack(
+        [pad(each, (0, columns - each.shape[-1], 0, rows - each.shape[-2])) for each in tensors]
+    )
 
 
 def visible(problem: PagedProblem, row: DenseRow) -> Tensor:

@@ -48,7 +48,6 @@ def problem_of(seed: int, options: ProblemOptions, *, is_in_order: bool = False)
     return in_order(problem) if is_in_order else problem
 
 
-@pytest.mark.spec("8.1", "8.2", "8.3", "8.4", "8.5")
 @pytest.mark.parametrize("storage", STORAGE)
 @pytest.mark.parametrize("rotary", ROTARY)
 @pytest.mark.parametrize("has_qk_norm", ON_OFF, ids=["plain", "norm"])
@@ -75,7 +74,6 @@ def test_the_cross_product_of_features_agrees(
         expect_parity(problem_of(seed, options, is_in_order=is_in_order))
 
 
-@pytest.mark.spec("8.2")
 @pytest.mark.parametrize("window", [1, 2, 15, 16, 17, 24, 36, 37, 38, 39, 1000])
 @pytest.mark.parametrize("storage", ["float32", "bfloat16", "int8 per channel"])
 def test_windows_around_blocks_and_the_context_agree(storage: str, window: int) -> None:
@@ -88,7 +86,6 @@ def test_windows_around_blocks_and_the_context_agree(storage: str, window: int) 
         expect_parity(problem_of(seed, replace(options, has_sink=has_sink)))
 
 
-@pytest.mark.spec("8.2")
 @pytest.mark.parametrize("group", [1, 2, 3, 7, 16, 71])
 @pytest.mark.parametrize("kv_num_heads", [1, 3])
 def test_every_ratio_of_heads_agrees(group: int, kv_num_heads: int) -> None:
@@ -98,7 +95,6 @@ def test_every_ratio_of_heads_agrees(group: int, kv_num_heads: int) -> None:
     expect_parity(problem_of(group, options))
 
 
-@pytest.mark.spec("8.1")
 @pytest.mark.parametrize("head_size", [16, 48, 64, 80, 128, 256])
 @pytest.mark.parametrize("is_interleaved", ON_OFF, ids=["halves", "pairs"])
 def test_part_of_a_head_may_turn(head_size: int, *, is_interleaved: bool) -> None:
@@ -117,7 +113,6 @@ def test_block_sizes_and_scales_agree(block_size: int, scale: float) -> None:
     expect_parity(problem_of(block_size, options))
 
 
-@pytest.mark.spec("8.5")
 @pytest.mark.parametrize("cache_dtype", [torch.int8, torch.float8_e4m3fn], ids=["int8", "fp8"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(
@@ -138,7 +133,6 @@ def test_keys_and_values_may_be_quantized_differently(
     expect_parity(problem_of(3, options))
 
 
-@pytest.mark.spec("8.5")
 @pytest.mark.parametrize("storage", QUANTIZED)
 def test_values_beyond_the_range_of_a_cache_are_clamped(storage: str) -> None:
     dtype, cache_dtype, quant_type = STORAGE[storage]
@@ -153,7 +147,6 @@ def test_values_beyond_the_range_of_a_cache_are_clamped(storage: str) -> None:
     expect_parity(small)
 
 
-@pytest.mark.spec("8.5")
 @pytest.mark.parametrize("quant_type", ["PER_TENSOR", "PER_CHANNEL"])
 def test_an_int8_cache_is_the_one_that_the_node_keeps_itself(quant_type: str) -> None:
     """The node quantizes, stores and reads its own int8 cache; codes and outputs agree."""

@@ -173,7 +173,6 @@ def inputs_of(
     )
 
 
-@pytest.mark.spec("8.1", "8.2", "8.4", "8.5")
 @pytest.mark.parametrize("window", [-1, 12])
 @pytest.mark.parametrize("is_interleaved", [0, 1], ids=["halves", "pairs"])
 @pytest.mark.parametrize("stored", STORED)

@@ -84,7 +84,6 @@ def module_outputs(layer: LatentLayer, drawn: list[list[Tensor]]) -> list[Tensor
     return outputs
 
 
-@pytest.mark.spec("8.6")
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("family", FAMILIES)
@@ -94,7 +93,6 @@ def test_a_layer_gives_what_the_module_gives(family: str, sizes: LatentSizes, fo
     expect_parity(layer, form(layer), STEPS)
 
 
-@pytest.mark.spec("8.6")
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_layer_of_real_sizes_gives_what_the_module_gives(family: str, form: Form) -> None:
@@ -103,7 +101,7 @@ def test_a_layer_of_real_sizes_gives_what_the_module_gives(family: str, form: Fo
     expect_parity(layer, form(layer), ((19, 40), (1, 1), (7, 1), (1, 1)))
 
 
-@pytest.mark.spec("8.6")
+@pytest.mark.spec("V21")
 @pytest.mark.parametrize("sizes", [*SIZES.values(), REAL], ids=[*SIZES, "real"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_scale_is_of_the_decompressed_width(family: str, sizes: LatentSizes) -> None:
@@ -127,7 +125,6 @@ def graph_rotated(family: str, heads: Tensor, cosine: Tensor, sine: Tensor) -> T
     return pairs.flatten(-2).transpose(0, 1)
 
 
-@pytest.mark.spec("8.7")
 @pytest.mark.parametrize("is_exact", [False, True], ids=["yarn", "quarter turns"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rotation_in_the_operator_is_that_of_the_graph(family: str, *, is_exact: bool) -> None:
@@ -165,7 +162,6 @@ def test_rotation_in_the_operator_is_that_of_the_graph(family: str, *, is_exact:
             assert torch.equal(bits(own.key_cache + 0.0), bits(turned.key_cache + 0.0))
 
 
-@pytest.mark.spec("8.5", "8.7")
 @pytest.mark.parametrize("quant_type", ["PER_TENSOR", "PER_CHANNEL"])
 @pytest.mark.parametrize("cache_dtype", [torch.int8, torch.float8_e4m3fn], ids=["int8", "fp8"])
 @pytest.mark.parametrize("head_size", [40, 576])

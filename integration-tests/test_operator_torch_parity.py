@@ -153,7 +153,6 @@ def test_entries_of_a_table_that_map_nothing_are_masked(stored: str, attention: 
     expect_parity(holes, attention)
 
 
-@pytest.mark.spec("8.1", "8.2")
 @every_attention
 @pytest.mark.parametrize("is_interleaved", [False, True], ids=["halves", "pairs"])
 @pytest.mark.parametrize("window", [0, 6])
@@ -177,7 +176,6 @@ def linear(problem: PagedProblem) -> Tensor:
     return positions(with_inputs(problem, query_positions=None))
 
 
-@pytest.mark.spec("8.6", "8.7")
 @every_attention
 @pytest.mark.parametrize("window", [0, 9])
 @pytest.mark.parametrize("stored", STORED)
