@@ -1,10 +1,11 @@
-// The gated delta rule of several tokens at once. With d_ij the product of the factors after token j
-// up to token i, the corrections u of a chunk solve a unit lower triangular system:
+// The gated delta rule of several tokens at once. With d_ij the product of the factors after token
+// j up to token i, and d_i that of all factors up to token i, the corrections u of a chunk solve a
+// unit lower triangular system:
 //   u_i = beta_i (v_i - d_i S k_i) - beta_i sum over j < i of d_ij (k_i . k_j) u_j
-// (the WY form of products of Householder-like factors: Bischof and Van Loan 1987; Yang et al. 2024,
-// "Parallelizing Linear Transformers with the Delta Rule over Sequence Length"; gated: Yang et al.
-// 2025, "Gated Delta Networks"). Products of factors instead of exponentials of differences of sums:
-// they stay exact where the sums are large, and a factor of 0 is no exception.
+// (the WY form of products of Householder-like factors: Bischof and Van Loan 1987; Yang et al.
+// 2024, "Parallelizing Linear Transformers with the Delta Rule over Sequence Length"; with gates:
+// Yang et al. 2025, "Gated Delta Networks"). Products of factors instead of exponentials of
+// differences of sums: they stay exact where sums are large, and a factor of 0 is no exception.
 #pragma once
 
 #include "block.h"
@@ -54,8 +55,9 @@ inline void pair_products(const Chunk& chunk, const float* rows, float* to) {
   }
 }
 
-// Multiplies rows . keys by the factors between the tokens, and rows of S k and S q, which stand in
-// `values` (as v) and `output`, by those since the chunk began. Returns the factor of the state.
+// Multiplies rows . keys by the factors between the tokens, and the rows S k and S q, which stand
+// in `state_keys` and `output`, by those since the chunk began; v becomes its error. Returns the
+// factor of the state.
 inline float apply_factors(const Chunk& chunk, const float* state_keys) {
   float since_start = 1.0F;
   std::memset(chunk.decay, 0, kChunkTokens * sizeof(float));
@@ -87,7 +89,7 @@ inline float apply_factors(const Chunk& chunk, const float* state_keys) {
 
 // to_i += sum over j below i (or up to i) of matrix_ij values_j. Whole blocks of the triangle are
 // products; the block on the diagonal goes row by row, because what lies beyond a token must not
-// reach it even times 0, and because the corrections before a row must be final. `to` may be values.
+// reach it even times 0, and because corrections before a row must be final. `to` may be values.
 inline void add_triangle(const Chunk& chunk, const float* matrix, bool with_own, float* to) {
   const int64_t stride = chunk.value_stride;
   for (int64_t first = 0; first < chunk.tokens; first += kSolvedTogether) {

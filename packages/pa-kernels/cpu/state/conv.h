@@ -2,6 +2,8 @@
 // the bits of a token depend on its K inputs alone, not on the division of a sequence into calls.
 #pragma once
 
+#include <type_traits>
+
 #include "block.h"
 #include "params.h"
 
@@ -43,24 +45,43 @@ struct ConvBlock {
     }
   }
 
-  // to[j][c] = from[c][j]; known numbers of columns let the compiler use vectors.
-  void spread(const T* from, int64_t columns, float* to) const {
+  // Calls with a number of columns that is known to the compiler, which then uses vectors, or 0.
+  template <typename Use>
+  static void with_columns(int64_t columns, Use use) {
     switch (columns) {
-      case 2: return spread_columns<2>(from, columns, to);
-      case 3: return spread_columns<3>(from, columns, to);
-      case 4: return spread_columns<4>(from, columns, to);
-      default: return spread_columns<0>(from, columns, to);
+      case 2: return use(std::integral_constant<int, 2>{});
+      case 3: return use(std::integral_constant<int, 3>{});
+      case 4: return use(std::integral_constant<int, 4>{});
+      default: return use(std::integral_constant<int, 0>{});
     }
   }
 
+  // to[j][c] = from[c][j]
+  void spread(const T* from, int64_t given, float* to) const {
+    with_columns(given, [&](auto known) { spread_columns<known.value>(from, given, to); });
+  }
+
   template <int kKnown>
-  void spread_columns(const T* from, int64_t given, float* to) const {
+  void spread_columns(const T* __restrict from, int64_t given, float* __restrict to) const {
     const int64_t columns = kKnown > 0 ? kKnown : given;
     for (int64_t c = 0; c < width; ++c) {
-      for (int64_t j = 0; j < columns; ++j) to[j * kConvChannels + c] = to_float(from[c * columns + j]);
+      for (int64_t j = 0; j < columns; ++j) {
+        to[j * kConvChannels + c] = to_float(from[c * columns + j]);
+      }
     }
     for (int64_t c = width; c < kConvChannels; ++c) {
       for (int64_t j = 0; j < columns; ++j) to[j * kConvChannels + c] = 0.0F;
+    }
+  }
+
+  // to[c][j] = history[j][c]
+  template <int kKnown>
+  void gather_columns(const float* __restrict from, T* __restrict to) const {
+    const int64_t columns = kKnown > 0 ? kKnown : before();
+    for (int64_t c = 0; c < width; ++c) {
+      for (int64_t j = 0; j < columns; ++j) {
+        store(from[j * kConvChannels + c], to + c * columns + j);
+      }
     }
   }
 
@@ -74,11 +95,7 @@ struct ConvBlock {
 
   void keep_state(char* target) const {
     T* to = reinterpret_cast<T*>(target) + first * before();
-    for (int64_t c = 0; c < width; ++c) {
-      for (int64_t j = 0; j < before(); ++j) {
-        store(history[j * kConvChannels + c], to + c * before() + j);
-      }
-    }
+    with_columns(before(), [&](auto known) { gather_columns<known.value>(history, to); });
   }
 
   // Output of so many tokens, whose inputs follow the history's first K-1 rows.

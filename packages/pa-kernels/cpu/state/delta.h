@@ -7,7 +7,7 @@
 namespace pa {
 namespace {
 
-// Up to so many tokens go one by one: a chunk transposes the state twice, which costs about as much.
+// Up to so many tokens go one by one: a chunk transposes the state twice, which costs as much.
 constexpr int64_t kStepTokens = 4;
 
 inline int64_t chunk_floats(const DeltaCall& call) {
