@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 import torch
@@ -104,7 +105,7 @@ def expect_layers_agree(
         done = [at + count for at, count in zip(done, tokens, strict=True)]
 
 
-def lfm2(dtype: torch.dtype, *, has_bias: bool) -> tuple[Lfm2Config, torch.nn.Module]:
+def lfm2(dtype: torch.dtype, *, has_bias: bool) -> tuple[Any, Any]:
     torch.manual_seed(1)
     config = Lfm2Config(
         hidden_size=48,
@@ -152,7 +153,7 @@ def test_a_layer_of_lfm2(backend: str, dtype: torch.dtype, *, has_bias: bool) ->
         expect_close(pools.conv[pools.bank, slot], cache.get_conv_state(0)[0, :, -2:])
 
 
-def qwen(dtype: torch.dtype) -> tuple[Qwen3NextConfig, torch.nn.Module]:
+def qwen(dtype: torch.dtype) -> tuple[Any, Any]:
     torch.manual_seed(2)
     config = Qwen3NextConfig(
         hidden_size=64,
@@ -168,11 +169,11 @@ def qwen(dtype: torch.dtype) -> tuple[Qwen3NextConfig, torch.nn.Module]:
     return config, layer.to(dtype).eval()
 
 
-def qwen_delta(layer: torch.nn.Module, mixed: Tensor, gates: Tensor) -> GatedDeltaNetInputs:
+def qwen_delta(layer: Any, mixed: Tensor, gates: Tensor) -> GatedDeltaNetInputs:
     """Split the convolution's output without copying it; gates: b and a, [2, T, Hv]."""
     tokens = mixed.shape[0]
     key_width, value_width = layer.key_dim, layer.value_dim
-    query, key, value = mixed.split([key_width, key_width, value_width], dim=-1)
+    query, key, value = torch.split(mixed, [key_width, key_width, value_width], dim=-1)
     return GatedDeltaNetInputs(
         query=query.view(tokens, layer.num_k_heads, layer.head_k_dim),
         key=key.view(tokens, layer.num_k_heads, layer.head_k_dim),
