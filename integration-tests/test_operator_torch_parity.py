@@ -143,6 +143,15 @@ def test_a_bias_of_every_broadcast_agrees(batch: int, heads: int, attention: Att
         )
 
 
+@pytest.mark.parametrize("epsilon", [1e-6, 0.01, 0.7])
+@pytest.mark.parametrize("stored", ["float32", "float16", "int8 per tensor"])
+def test_the_epsilon_of_norms_is_that_of_rms_norm(stored: str, epsilon: float) -> None:
+    problem = problem_of(2, stored, has_qk_norm=True)
+    attributes = replace(problem.attributes, qk_norm_epsilon=epsilon)
+
+    expect_parity(replace(problem, attributes=attributes), sdpa)
+
+
 @every_attention
 @pytest.mark.parametrize("stored", ["float32", "bfloat16", "fp8 per channel"])
 def test_entries_of_a_table_that_map_nothing_are_masked(stored: str, attention: Attention) -> None:
