@@ -30,6 +30,7 @@ SEPARATE = ProblemOptions(rows=ROWS, rotary_dim=16)
 CASES = in_every_type(SEPARATE) | {
     f"latent-{name}": options for name, options in in_every_type(replace(LATENT, rows=ROWS)).items()
 }
+ORACLE = ("float32", "float32-int8-channel", "latent-bfloat16", "latent-bfloat16-fp8-tensor")
 
 
 def derived_slots(problem: PagedProblem) -> Tensor:
@@ -49,7 +50,7 @@ def slot_bits(problem: PagedProblem, name: str, slots: Tensor) -> Tensor:
     return bits(None if cache is None else cache.flatten(0, 1))[slots.long()]
 
 
-@each_eligible(CASES)
+@each_eligible(CASES, ORACLE)
 def test_an_explicit_mapping_of_the_derived_slots_changes_nothing(
     options: ProblemOptions, kernel: Kernel
 ) -> None:
@@ -64,7 +65,7 @@ def test_an_explicit_mapping_of_the_derived_slots_changes_nothing(
     assert not same_caches(derived, before)
 
 
-@each_eligible(CASES)
+@each_eligible(CASES, ORACLE)
 def test_tokens_without_a_slot_attend_as_if_another_request_had_stored_them(
     options: ProblemOptions, kernel: Kernel
 ) -> None:
@@ -87,7 +88,7 @@ def test_tokens_without_a_slot_attend_as_if_another_request_had_stored_them(
     assert same_caches(cached, stored)
 
 
-@each_eligible(CASES)
+@each_eligible(CASES, ORACLE)
 def test_tokens_without_a_slot_leave_every_byte_of_the_caches(
     options: ProblemOptions, kernel: Kernel
 ) -> None:
@@ -114,7 +115,7 @@ def test_tokens_without_a_slot_leave_every_byte_of_the_caches(
         )
 
 
-@each_eligible(CASES)
+@each_eligible(CASES, ORACLE)
 def test_where_blocks_lie_in_the_pool_changes_nothing(
     options: ProblemOptions, kernel: Kernel
 ) -> None:
@@ -142,7 +143,7 @@ def test_where_blocks_lie_in_the_pool_changes_nothing(
     assert torch.equal(bits(moved.inputs.key_cache), bits(problem.inputs.key_cache)[order])
 
 
-@each_eligible(CASES)
+@each_eligible(CASES, ORACLE)
 def test_rows_that_share_prefix_blocks_equal_rows_with_copies(
     options: ProblemOptions, kernel: Kernel
 ) -> None:
@@ -174,7 +175,7 @@ def test_rows_that_share_prefix_blocks_equal_rows_with_copies(
     assert torch.equal(bits(kernel.output(shared)), bits(outputs[0]))
 
 
-@each_eligible(CASES)
+@each_eligible(CASES, ORACLE)
 @pytest.mark.parametrize("block_id", [-1, -(2**31), None])
 def test_ids_outside_the_pool_mask_their_positions(
     options: ProblemOptions, kernel: Kernel, block_id: int | None
@@ -194,7 +195,7 @@ def test_ids_outside_the_pool_mask_their_positions(
     assert torch.equal(bits(output[1:4]), bits(complete[1:4]))
 
 
-@each_eligible(CASES)
+@each_eligible(CASES, ORACLE)
 def test_rows_without_tokens_change_nothing(options: ProblemOptions, kernel: Kernel) -> None:
     dense = random_paged_problem(7, replace(options, rows=((33, 1), (15, 3), (0, 20))))
     inputs = dense.inputs
@@ -212,7 +213,7 @@ def test_rows_without_tokens_change_nothing(options: ProblemOptions, kernel: Ker
     assert same_caches(dense, with_empty_rows)
 
 
-@each_eligible(CASES)
+@each_eligible(CASES, ORACLE)
 def test_a_call_without_tokens_shapes_its_output_and_touches_no_cache(
     options: ProblemOptions, kernel: Kernel
 ) -> None:
@@ -240,7 +241,9 @@ def test_a_call_without_tokens_has_no_scores() -> None:
 
 @pytest.mark.spec("V63")
 @pytest.mark.parametrize("batch_size", [257, 1025])
-@each_eligible({name: CASES[name] for name in ("float32", "bfloat16", "float16-fp8-channel")})
+@each_eligible(
+    {name: CASES[name] for name in ("float32", "bfloat16", "float16-fp8-channel")}, ("float32",)
+)
 def test_rows_beyond_256_are_served_like_the_first_ones(
     options: ProblemOptions, kernel: Kernel, batch_size: int
 ) -> None:
