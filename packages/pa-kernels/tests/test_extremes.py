@@ -63,9 +63,7 @@ def spoiled_by_infinity(dtype: torch.dtype) -> HandCall:
 
 
 @by_hand(spoiled_by_nan)
-def test_a_value_that_is_no_number_shows_in_its_own_channel(
-    call: HandCall, kernel: Kernel
-) -> None:
+def test_a_value_that_is_no_number_shows_in_its_own_channel(call: HandCall, kernel: Kernel) -> None:
     # Halves, then thirds; channel 1 holds the NaN of position 1, which both see.
     output = call.run(kernel).output
 
