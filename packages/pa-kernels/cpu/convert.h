@@ -139,12 +139,41 @@ inline void store(Vec value, Float8* to) {
   std::memcpy(to, &bytes, sizeof bytes);
 }
 
-// Loads kLanes elements of which only the first `count` exist.
+#if defined(__AVX512F__)
+// The first `count` of so many lanes, none for a negative count.
+inline __mmask16 first_lanes(int64_t count) {
+  return static_cast<__mmask16>(count > 0 ? (1U << count) - 1U : 0U);
+}
+
+template <typename V, typename T>
+inline V bits_of(const T (&lanes)[kLanes]) {
+  V vector;
+  static_assert(sizeof vector == sizeof lanes, "all lanes, and no more");
+  std::memcpy(&vector, lanes, sizeof vector);
+  return vector;
+}
+#endif
+
+// Loads kLanes elements of which only the first `count` exist; the others are 0.
 template <typename T>
 inline Vec load_some(const T* from, int64_t count) {
   if (count >= kLanes) return load(from);
   T lanes[kLanes] = {};
+#if defined(__AVX512F__)
+  const __mmask16 first = first_lanes(count);
+  if constexpr (sizeof(T) == 4) {
+    const __m512 some = _mm512_maskz_loadu_ps(first, from);
+    std::memcpy(lanes, &some, sizeof some);
+  } else if constexpr (sizeof(T) == 2) {
+    const __m256i some = _mm256_maskz_loadu_epi16(first, from);
+    std::memcpy(lanes, &some, sizeof some);
+  } else {
+    const __m128i some = _mm_maskz_loadu_epi8(first, from);
+    std::memcpy(lanes, &some, sizeof some);
+  }
+#else
   if (count > 0) std::memcpy(lanes, from, static_cast<std::size_t>(count) * sizeof(T));
+#endif
   return load(lanes);
 }
 
@@ -154,7 +183,18 @@ inline void store_some(Vec value, int64_t count, T* to) {
   if (count >= kLanes) return store(value, to);
   T lanes[kLanes];
   store(value, lanes);
+#if defined(__AVX512F__)
+  const __mmask16 first = first_lanes(count);
+  if constexpr (sizeof(T) == 4) {
+    _mm512_mask_storeu_ps(to, first, bits_of<__m512>(lanes));
+  } else if constexpr (sizeof(T) == 2) {
+    _mm256_mask_storeu_epi16(to, first, bits_of<__m256i>(lanes));
+  } else {
+    _mm_mask_storeu_epi8(to, first, bits_of<__m128i>(lanes));
+  }
+#else
   if (count > 0) std::memcpy(to, lanes, static_cast<std::size_t>(count) * sizeof(T));
+#endif
 }
 
 }  // namespace

@@ -19,16 +19,19 @@ bool runs_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          __builtin_cpu_supports("f16c");
 }
+
+bool runs_avx512() {
+  return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
 #endif
 
 bool runs_here(const std::string& name) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (name == "avx2") return runs_avx2();
-  if (name == "avx512") {
-    return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  }
+  if (name == "avx512") return runs_avx512();
+  if (name == "avx512_bf16") return runs_avx512() && __builtin_cpu_supports("avx512bf16");
 #endif
   return name == "generic";
 }

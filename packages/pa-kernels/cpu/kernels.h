@@ -79,6 +79,11 @@ static inline int64_t padded_v_head_size(const CallShape& shape) {
   return padded_size(shape.v_head_size);
 }
 
+// Floats of scratch that the prologue needs: cosines, sines and one head.
+static inline int64_t prologue_floats(const CallShape& shape) {
+  return 3 * padded_head_size(shape) + 32;
+}
+
 // Query heads that share a KV head (G).
 static inline int64_t group_size(const CallShape& shape) {
   return shape.num_heads / shape.kv_num_heads;

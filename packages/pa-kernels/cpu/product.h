@@ -1,6 +1,8 @@
 // Small matrix products with the result in registers.
 #pragma once
 
+#include <type_traits>
+
 #include "convert.h"
 
 namespace pa {
@@ -14,6 +16,9 @@ constexpr int kRowsInRegisters = 6;  // 6 x 2 results, 2 columns and a broadcast
 constexpr int kVectorsInRegisters = 2;
 #endif
 
+// The compiler keeps arrays in registers only if the loops over them are gone before it looks.
+#define PA_UNROLL _Pragma("GCC unroll 8")
+
 // A row-major matrix; the stride counts elements. Products compute in float.
 template <typename T>
 struct Rows {
@@ -22,6 +27,16 @@ struct Rows {
 };
 
 using Matrix = Rows<float>;
+
+// What a product is made of: an element of `a` for every lane, and the sum with its product by a
+// vector of columns of `b`.
+inline Vec splat(const float* element) { return broadcast(*element); }
+
+template <typename A>
+inline Vec add_product(Vec sum, Vec factor, Vec columns) {
+  static_assert(std::is_same_v<A, float>, "pairs have a product of their own");
+  return sum + factor * columns;
+}
 
 struct Result {
   float* data;  // [rows, columns]
@@ -41,13 +56,13 @@ constexpr int chains(Order order, int rows, int vectors) {
 }
 
 // R rows of a times V vectors of columns of b, over the common depth.
-template <Order order, int R, int V, typename T>
-inline void product_block(Matrix a, Rows<T> b, Result c, int64_t depth) {
+template <Order order, int R, int V, typename A, typename T>
+inline void product_block(Rows<A> a, Rows<T> b, Result c, int64_t depth) {
   constexpr int kChains = chains(order, R, V);
   Vec sums[kChains][R][V];
-  for (int chain = 0; chain < kChains; ++chain) {
-    for (int r = 0; r < R; ++r) {
-      for (int v = 0; v < V; ++v) {
+  PA_UNROLL for (int chain = 0; chain < kChains; ++chain) {
+    PA_UNROLL for (int r = 0; r < R; ++r) {
+      PA_UNROLL for (int v = 0; v < V; ++v) {
         const bool starts = c.adds && chain == 0;
         sums[chain][r][v] = starts ? load(c.data + r * c.stride + v * kLanes) : broadcast(0.0F);
       }
@@ -55,65 +70,64 @@ inline void product_block(Matrix a, Rows<T> b, Result c, int64_t depth) {
   }
   const auto step = [&](int64_t k, Vec (&into)[R][V]) {
     Vec columns[V];
-    for (int v = 0; v < V; ++v) {
-      columns[v] = load(b.data + k * b.stride + v * kLanes);
-      if (R > 1) keep_in_register(columns[v]);
+    PA_UNROLL for (int v = 0; v < V; ++v) {
+      Vec column = load(b.data + k * b.stride + v * kLanes);
+      if (R > 1) keep_in_register(column);
+      columns[v] = column;
     }
-    for (int r = 0; r < R; ++r) {
-      const Vec factor = broadcast(a.data[r * a.stride + k]);
-      for (int v = 0; v < V; ++v) into[r][v] += factor * columns[v];
+    PA_UNROLL for (int r = 0; r < R; ++r) {
+      const Vec factor = splat(a.data + r * a.stride + k);
+      PA_UNROLL for (int v = 0; v < V; ++v) {
+        into[r][v] = add_product<A>(into[r][v], factor, columns[v]);
+      }
     }
   };
   int64_t k = 0;
   for (; k + kChains <= depth; k += kChains) {
-    for (int chain = 0; chain < kChains; ++chain) step(k + chain, sums[chain]);
+    PA_UNROLL for (int chain = 0; chain < kChains; ++chain) step(k + chain, sums[chain]);
   }
   for (; k < depth; ++k) step(k, sums[0]);
-  for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < V; ++v) {
+  PA_UNROLL for (int r = 0; r < R; ++r) {
+    PA_UNROLL for (int v = 0; v < V; ++v) {
       Vec sum = sums[0][r][v];
-      for (int chain = 1; chain < kChains; ++chain) sum += sums[chain][r][v];
+      PA_UNROLL for (int chain = 1; chain < kChains; ++chain) sum += sums[chain][r][v];
       store(sum, c.data + r * c.stride + v * kLanes);
     }
   }
 }
 
-// R rows times every column of b.
-template <Order order, int R, typename T>
-inline void product_rows(Matrix a, Rows<T> b, Result c, int64_t depth, int64_t columns) {
-  int64_t done = 0;
-  while (columns - done >= kVectorsInRegisters * kLanes) {
-    product_block<order, R, kVectorsInRegisters>(a, b, c, depth);
-    b.data += kVectorsInRegisters * kLanes;
-    c.data += kVectorsInRegisters * kLanes;
-    done += kVectorsInRegisters * kLanes;
+// All rows times V vectors of columns of b, which stay in the first-level cache meanwhile.
+template <Order order, int V, typename A, typename T>
+inline void product_columns(Rows<A> a, Rows<T> b, Result c, int64_t rows, int64_t depth) {
+  constexpr int kTogether = kRowsInRegisters;
+  for (; rows >= kTogether; rows -= kTogether) {
+    product_block<order, kTogether, V>(a, b, c, depth);
+    a.data += kTogether * a.stride;
+    c.data += kTogether * c.stride;
   }
-  while (done < columns) {
-    product_block<order, R, 1>(a, b, c, depth);
-    b.data += kLanes;
-    c.data += kLanes;
-    done += kLanes;
+  switch (rows) {
+    case 5: return product_block<order, 5, V>(a, b, c, depth);
+    case 4: return product_block<order, 4, V>(a, b, c, depth);
+    case 3: return product_block<order, 3, V>(a, b, c, depth);
+    case 2: return product_block<order, 2, V>(a, b, c, depth);
+    case 1: return product_block<order, 1, V>(a, b, c, depth);
+    default: return;
   }
 }
 
 // c [rows, columns] = a [rows, depth] b [depth, columns]; columns is a multiple of kLanes.
-template <Order order = Order::kInOrder, typename T>
-inline void product(Matrix a, Rows<T> b, Result c, int64_t rows, int64_t depth,
-                    int64_t columns) {
-  int64_t row = 0;
-  for (; rows - row >= kRowsInRegisters; row += kRowsInRegisters) {
-    product_rows<order, kRowsInRegisters>({a.data + row * a.stride, a.stride}, b,
-                                   {c.data + row * c.stride, c.stride, c.adds}, depth, columns);
+template <Order order = Order::kInOrder, typename A = float, typename T>
+inline void product(Rows<A> a, Rows<T> b, Result c, int64_t rows, int64_t depth, int64_t columns) {
+  constexpr int64_t kTogether = kVectorsInRegisters * kLanes;
+  for (; columns >= kTogether; columns -= kTogether) {
+    product_columns<order, kVectorsInRegisters>(a, b, c, rows, depth);
+    b.data += kTogether;
+    c.data += kTogether;
   }
-  a.data += row * a.stride;
-  c.data += row * c.stride;
-  switch (rows - row) {
-    case 5: return product_rows<order, 5>(a, b, c, depth, columns);
-    case 4: return product_rows<order, 4>(a, b, c, depth, columns);
-    case 3: return product_rows<order, 3>(a, b, c, depth, columns);
-    case 2: return product_rows<order, 2>(a, b, c, depth, columns);
-    case 1: return product_rows<order, 1>(a, b, c, depth, columns);
-    default: return;
+  for (; columns > 0; columns -= kLanes) {
+    product_columns<order, 1>(a, b, c, rows, depth);
+    b.data += kLanes;
+    c.data += kLanes;
   }
 }
 

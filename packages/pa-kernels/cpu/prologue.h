@@ -6,44 +6,84 @@
 #include <cstring>
 #include <type_traits>
 
-#include "convert.h"
+#include "kernels.h"
+#include "shuffle.h"
 
 namespace pa {
 namespace {
 
-// Fills row[0, D) with the float values of one head, normalised when a weight is given (8.3).
+// Fills row[0, padded) with the float values of one head and zeros, normalised when a weight is
+// given (8.3).
 template <typename T>
 void load_head(const T* head, const T* weight, const CallShape& shape, float* row) {
   const int64_t size = shape.head_size;
+  Vec squares = broadcast(0.0F);
   for (int64_t c = 0; c < size; c += kLanes) {
-    store_some(load_some(head + c, size - c), size - c, row + c);
+    const Vec value = load_some(head + c, size - c);
+    squares += value * value;
+    store(value, row + c);
   }
   if (weight == nullptr) return;
-  float sum = 0.0F;
-  for (int64_t c = 0; c < size; ++c) sum += row[c] * row[c];
-  const float factor = 1.0F / std::sqrt(sum / static_cast<float>(size) + shape.norm_epsilon);
-  for (int64_t c = 0; c < size; ++c) row[c] = row[c] * factor * to_float(weight[c]);
+  const float mean = sum_of_lanes(squares) / static_cast<float>(size);
+  const Vec factor = broadcast(1.0F / std::sqrt(mean + shape.norm_epsilon));
+  for (int64_t c = 0; c < size; c += kLanes) {
+    store(load(row + c) * factor * load_some(weight + c, size - c), row + c);
+  }
 }
 
+// Angles of the token in hand, and a row for the head in hand.
+struct TokenAngles {
+  // [rotary_dim/2]; where pairs are interleaved [rotary_dim], one for each channel, and a channel's
+  // sine has the sign with which the other channel of its pair is added.
+  float* cos;
+  float* sin;
+  float* row;  // [padded]
+
+  // Floats of scratch: pairs are spread in whole vectors.
+  static int64_t angle_floats(const CallShape& shape) { return padded_head_size(shape) + 16; }
+
+  TokenAngles(const CallShape& shape, float* scratch)
+      : cos(scratch), sin(cos + angle_floats(shape)), row(sin + angle_floats(shape)) {}
+
+  template <typename T>
+  void load_tables(const CallShape& shape, const T* cos_row, const T* sin_row) const {
+    const int64_t half = shape.rotary_dim / 2;
+    for (int64_t i = 0; i < half; i += kLanes) {
+      const Vec c = load_some(cos_row + i, half - i);
+      const Vec s = load_some(sin_row + i, half - i);
+      if (shape.rotary_interleaved == 0) {
+        store(c, cos + i);
+        store(s, sin + i);
+        continue;
+      }
+      store(each_twice<false>(c), cos + 2 * i);
+      store(each_twice<true>(c), cos + 2 * i + kLanes);
+      store(each_twice<false>(s) * alternating_signs(), sin + 2 * i);
+      store(each_twice<true>(s) * alternating_signs(), sin + 2 * i + kLanes);
+    }
+  }
+};
+
 // Rotates channels [rotary_offset, rotary_offset + rotary_dim) by the angles of one position.
-void rotate_head(const CallShape& shape, const float* cos, const float* sin, float* row) {
+inline void rotate_head(const CallShape& shape, const TokenAngles& angles) {
   const int64_t half = shape.rotary_dim / 2;
-  float* first = row + shape.rotary_offset;
+  float* first = angles.row + shape.rotary_offset;
   if (shape.rotary_interleaved != 0) {
-    for (int64_t i = 0; i < half; ++i) {
-      const float a = first[2 * i];
-      const float b = first[2 * i + 1];
-      first[2 * i] = a * cos[i] - b * sin[i];
-      first[2 * i + 1] = b * cos[i] + a * sin[i];
+    for (int64_t i = 0; i < 2 * half; i += kLanes) {
+      const Vec pairs = load_some(first + i, 2 * half - i);
+      const Vec turned = pairs * load(angles.cos + i) + swap_lanes<1>(pairs) * load(angles.sin + i);
+      store_some(turned, 2 * half - i, first + i);
     }
     return;
   }
   float* second = first + half;
-  for (int64_t i = 0; i < half; ++i) {
-    const float a = first[i];
-    const float b = second[i];
-    first[i] = a * cos[i] - b * sin[i];
-    second[i] = b * cos[i] + a * sin[i];
+  for (int64_t i = 0; i < half; i += kLanes) {
+    const Vec a = load_some(first + i, half - i);
+    const Vec b = load_some(second + i, half - i);
+    const Vec cos = load(angles.cos + i);
+    const Vec sin = load(angles.sin + i);
+    store_some(a * cos - b * sin, half - i, first + i);
+    store_some(b * cos + a * sin, half - i, second + i);
   }
 }
 
@@ -60,13 +100,6 @@ inline int64_t slot_of(const CallShape& shape, const CallBuffers& buffers, int64
   return block_id * shape.block_size + sequence_index % shape.block_size;
 }
 
-// Angles and scratch of the token in hand.
-struct TokenAngles {
-  float* cos;  // [rotary_dim/2]
-  float* sin;  // [rotary_dim/2]
-  float* row;  // [D]
-};
-
 // Heads of one token on their way: with what they are normalised, rotated and divided.
 template <typename T>
 struct Heads {
@@ -79,17 +112,6 @@ struct Heads {
 
   bool changes() const { return weight != nullptr || rotates || scaling != Scaling::kNone; }
 };
-
-// value / scale, in the order of the contract: norm, rotation, quantization (8.1).
-inline void divide_head(Scaling scaling, const float* scale, int64_t head, int64_t size,
-                        float* row) {
-  for (int64_t c = 0; c < size; c += kLanes) {
-    const Vec divisor = scaling == Scaling::kPerTensor
-                            ? broadcast(*scale)
-                            : load_some(scale + head * size + c, size - c);
-    store_some(load_some(row + c, size - c) / divisor, size - c, row + c);
-  }
-}
 
 // Converts heads from one row to another, changed where the call asks for it.
 template <typename T, typename Target>
@@ -104,13 +126,16 @@ void convert_heads(const CallShape& shape, const TokenAngles& angles, const Head
   }
   for (int64_t head = 0; head < heads.count; ++head) {
     load_head(heads.source + head * size, heads.weight, shape, angles.row);
-    if (heads.rotates) rotate_head(shape, angles.cos, angles.sin, angles.row);
-    if (heads.scaling != Scaling::kNone) {
-      divide_head(heads.scaling, heads.scale, head, size, angles.row);
-    }
+    if (heads.rotates) rotate_head(shape, angles);
     Target* out = target + head * size;
     for (int64_t c = 0; c < size; c += kLanes) {
-      store_some(load_some(angles.row + c, size - c), size - c, out + c);
+      Vec value = load(angles.row + c);
+      // In the order of the contract: norm, rotation, quantization (8.1).
+      if (heads.scaling == Scaling::kPerTensor) value /= broadcast(*heads.scale);
+      if (heads.scaling == Scaling::kPerChannel) {
+        value /= load_some(heads.scale + head * size + c, size - c);
+      }
+      store_some(value, size - c, out + c);
     }
   }
 }
@@ -144,28 +169,25 @@ void store_token(const CallShape& shape, const CallBuffers& buffers, const Token
 }
 
 // Serves tokens [begin, end) of the packed input. rotated: [T, H*D] queries after normalisation
-// and rotation, unrounded, or null when the call changes no query. scratch: 2*D floats.
+// and rotation, unrounded, or null when the call changes no query. scratch: prologue_floats.
 template <typename T>
 void serve_tokens(const CallShape& shape, const CallBuffers& buffers, float* rotated,
                   float* scratch, int64_t begin, int64_t end) {
-  const int64_t half = shape.rotary_dim / 2;
-  const TokenAngles angles{scratch, scratch + half, scratch + 2 * half};
+  const TokenAngles angles(shape, scratch);
   int64_t row = 0;
   for (int64_t token = begin; token < end; ++token) {
     while (buffers.cumulative[row + 1] <= token) ++row;
     const int64_t index = buffers.past[row] + (token - buffers.cumulative[row]);
     const int64_t position = buffers.positions != nullptr ? buffers.positions[token] : index;
-    if (half > 0) {
-      const T* cos = static_cast<const T*>(buffers.cos) + position * shape.cos_stride;
-      const T* sin = static_cast<const T*>(buffers.sin) + position * shape.sin_stride;
-      for (int64_t i = 0; i < half; ++i) angles.cos[i] = to_float(cos[i]);
-      for (int64_t i = 0; i < half; ++i) angles.sin[i] = to_float(sin[i]);
+    if (shape.rotary_dim > 0) {
+      angles.load_tables(shape, static_cast<const T*>(buffers.cos) + position * shape.cos_stride,
+                         static_cast<const T*>(buffers.sin) + position * shape.sin_stride);
     }
     if (rotated != nullptr) {
       const Heads<T> queries{static_cast<const T*>(buffers.query) + token * shape.query_stride,
                              static_cast<const T*>(buffers.query_norm),
                              shape.num_heads,
-                             half > 0,
+                             shape.rotary_dim > 0,
                              Scaling::kNone,
                              nullptr};
       convert_heads(shape, angles, queries, rotated + token * shape.num_heads * shape.head_size);

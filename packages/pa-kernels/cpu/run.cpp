@@ -52,7 +52,7 @@ class Call {
 
   int64_t scratch_floats() const {
     const int64_t attention = kernels_.scratch_floats(shape_, plan_.max_segment_rows);
-    return (std::max(attention, 2 * shape_.head_size) + 15) / 16 * 16;
+    return (std::max(attention, prologue_floats(shape_)) + 15) / 16 * 16;
   }
 
   void store_tokens(int thread, int threads, float* scratch) const {

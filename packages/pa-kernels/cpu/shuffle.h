@@ -40,9 +40,35 @@ inline Vec swap_lanes(Vec a, std::index_sequence<i...>) {
 #endif
 }
 
+template <int h>
+inline Vec swap_lanes(Vec a) {
+  return swap_lanes<h>(a, std::make_index_sequence<kLanes>{});
+}
+
+// Each lane of the lower or upper half twice, in pairs.
+template <bool upper, std::size_t... i>
+inline Vec each_twice(Vec a, std::index_sequence<i...>) {
+  constexpr int kFirst = upper ? kLanes / 2 : 0;
+#if defined(__clang__) || __GNUC__ >= 12
+  return __builtin_shufflevector(a, a, (kFirst + static_cast<int>(i) / 2)...);
+#else
+  return __builtin_shuffle(a, IntVec{(kFirst + static_cast<int>(i) / 2)...});
+#endif
+}
+
+template <bool upper>
+inline Vec each_twice(Vec a) {
+  return each_twice<upper>(a, std::make_index_sequence<kLanes>{});
+}
+
+// -1 in even lanes, 1 in odd ones.
+inline Vec alternating_signs() {
+  return __builtin_convertvector((lane_indices() & 1) * 2 - 1, Vec);
+}
+
 template <int h = kLanes / 2>
 inline float largest_lane(Vec value) {
-  const Vec folded = larger(value, swap_lanes<h>(value, std::make_index_sequence<kLanes>{}));
+  const Vec folded = larger(value, swap_lanes<h>(value));
   if constexpr (h == 1) {
     return folded[0];
   } else {
@@ -52,7 +78,7 @@ inline float largest_lane(Vec value) {
 
 template <int h = kLanes / 2>
 inline float sum_of_lanes(Vec value) {
-  const Vec folded = value + swap_lanes<h>(value, std::make_index_sequence<kLanes>{});
+  const Vec folded = value + swap_lanes<h>(value);
   if constexpr (h == 1) {
     return folded[0];
   } else {
@@ -73,17 +99,25 @@ inline void transpose(Vec* rows) {
   if constexpr (h > 1) transpose<h / 2>(rows);
 }
 
-// Lane i of the result is the sum of the lanes of rows[i]. Recursion instead of loops keeps the
+// Lane i of the result is the lanes of rows[i] folded into one. Recursion instead of loops keeps the
 // rows in registers.
-template <int first = 0, int h = 1>
-inline Vec sum_each(const Vec (&rows)[kLanes]) {
+template <int first = 0, int h = 1, typename F>
+inline Vec fold_each(const Vec (&rows)[kLanes], F fold) {
   if constexpr (h == kLanes) {
     return rows[first];
   } else {
-    const Vec a = sum_each<first, 2 * h>(rows);
-    const Vec b = sum_each<first + h, 2 * h>(rows);
-    return exchange<h, false>(a, b) + exchange<h, true>(a, b);
+    const Vec a = fold_each<first, 2 * h>(rows, fold);
+    const Vec b = fold_each<first + h, 2 * h>(rows, fold);
+    return fold(exchange<h, false>(a, b), exchange<h, true>(a, b));
   }
+}
+
+inline Vec sum_each(const Vec (&rows)[kLanes]) {
+  return fold_each(rows, [](Vec a, Vec b) { return a + b; });
+}
+
+inline Vec largest_each(const Vec (&rows)[kLanes]) {
+  return fold_each(rows, [](Vec a, Vec b) { return larger(a, b); });
 }
 
 }  // namespace

@@ -54,26 +54,48 @@ inline IntVec lane_indices() {
 }
 
 // The larger operand of each lane; a NaN in `value` is passed over.
-inline Vec larger(Vec value, Vec otherwise) { return value > otherwise ? value : otherwise; }
+inline Vec larger(Vec value, Vec otherwise) {
+#if defined(__AVX512F__)
+  return bit_cast<Vec>(_mm512_max_ps(bit_cast<__m512>(value), bit_cast<__m512>(otherwise)));
+#elif defined(__AVX2__)
+  return bit_cast<Vec>(_mm256_max_ps(bit_cast<__m256>(value), bit_cast<__m256>(otherwise)));
+#else
+  return value > otherwise ? value : otherwise;
+#endif
+}
 
-// 2 to the power of x for x <= 0; 0 below -126, NaN for NaN. Relative error below 2e-7: a degree 6
-// polynomial on [-0.5, 0.5] fitted for the least largest relative error (2e-9), then rounding.
-inline Vec exp2(Vec x) {
-  const Vec lowest = broadcast(-126.0F);
-  const Vec magic = broadcast(12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer
-  const Vec inside = x < lowest ? lowest : x;
-  const Vec shifted = inside + magic;
-  const Vec r = inside - (shifted - magic);
+// 2^r for r in [-0.5, 0.5]: a polynomial of degree 6 fitted for the least largest relative error,
+// which is 2e-9.
+inline Vec exp2_of_rest(Vec r) {
   Vec p = broadcast(1.5353362e-04F);
   p = p * r + broadcast(1.3398874e-03F);
   p = p * r + broadcast(9.6184374e-03F);
   p = p * r + broadcast(5.5503325e-02F);
   p = p * r + broadcast(2.4022648e-01F);
   p = p * r + broadcast(6.9314720e-01F);
-  p = p * r + broadcast(1.0F);
+  return p * r + broadcast(1.0F);
+}
+
+// 2 to the power of x for x <= 0; 0 below -126, NaN for NaN. Relative error below 2e-7: that of the
+// polynomial, then rounding.
+inline Vec exp2(Vec x) {
+  const Vec lowest = broadcast(-126.0F);
+#if defined(__AVX512F__)
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  const __m512 given = bit_cast<__m512>(x);
+  const Vec power = exp2_of_rest(bit_cast<Vec>(_mm512_reduce_ps(given, kNearest)));
+  const __mmask16 counts = _mm512_cmp_ps_mask(given, bit_cast<__m512>(lowest), _CMP_NLT_UQ);
+  return bit_cast<Vec>(_mm512_maskz_scalef_ps(counts, bit_cast<__m512>(power),
+                                              _mm512_roundscale_ps(given, kNearest)));
+#else
+  const Vec magic = broadcast(12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer
+  const Vec inside = x < lowest ? lowest : x;
+  const Vec shifted = inside + magic;
   const IntVec exponent = bit_cast<IntVec>(shifted) - bit_cast<IntVec>(magic);
-  const Vec power = p * bit_cast<Vec>((exponent + 127) << 23);
+  const Vec power = exp2_of_rest(inside - (shifted - magic)) *
+                    bit_cast<Vec>((exponent + 127) << 23);
   return x < lowest ? broadcast(0.0F) : power;
+#endif
 }
 
 // Keeps a loaded vector in its register: the compiler would rather load it again for every use.

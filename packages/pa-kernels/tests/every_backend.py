@@ -61,6 +61,11 @@ class Kernel:
         self.backend.prepare(signature).run(inputs, outputs)
         return outputs
 
+    def rounds_weights(self, problem: PagedProblem) -> bool:
+        """Whether it rounds the softmax to bfloat16 before values are weighed with it."""
+        has_products = self.name == "cpu-avx512_bf16"
+        return has_products and problem.inputs.key_cache.dtype == torch.bfloat16
+
     def output(self, problem: PagedProblem) -> Tensor:
         """Run a problem on its own caches; return the attention output."""
         return self.run(problem.inputs, problem.attributes).output

@@ -37,7 +37,8 @@ def test_every_eligible_backend_stores_and_computes_what_the_oracle_does(
 
     for kernel in eligible(examination.problem.signature):
         note(kernel.name)
-        examination.examine(kernel.run)
+        rounds = kernel.rounds_weights(examination.problem)
+        examination.examine(kernel.run, rounds_weights=rounds)
 
 
 @given(options=whole_options(), seed=SEEDS)
