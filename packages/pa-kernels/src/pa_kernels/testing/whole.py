@@ -167,10 +167,10 @@ def _affordable(
     tokens_left, products_left = _MAX_CACHED // key_width, _MAX_PRODUCTS
     affordable = []
     for past, new in rows:
-        past = min(past, tokens_left)  # noqa: PLW2901
-        product = options.num_heads * options.head_size * (past + new + 1)
-        new = min(new, max(1, int(products_left / product)), tokens_left - past + 1)  # noqa: PLW2901
-        affordable.append((past, new))
-        tokens_left = max(1, tokens_left - past - new)
-        products_left = max(0.0, products_left - product * new)
+        shorter = min(past, tokens_left)
+        product = options.num_heads * options.head_size * (shorter + new + 1)
+        fewer = min(new, max(1, int(products_left / product)), tokens_left - shorter + 1)
+        affordable.append((shorter, fewer))
+        tokens_left = max(1, tokens_left - shorter - fewer)
+        products_left = max(0.0, products_left - product * fewer)
     return tuple(affordable)
