@@ -1,9 +1,10 @@
-"""Calls of one instruction-set unit with every tensor between forbidden pages: a child of a test.
+"""Calls of every instruction-set unit with all tensors between forbidden pages: a test's child.
 
-    python guarded_calls.py avx2 (or "fault": commit one and die)
+    python guarded_calls.py (or "fault": commit one and die)
 
 A wrong access ends this process, and the last line that it printed says in which call. What comes
-back is compared with the oracle's, which had ordinary memory.
+back from one of the units, another one for each call, is compared with the oracle's, which had
+ordinary memory.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import ctypes
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from every_backend import KERNELS, LATENT, Kernel, bits, in_every_type, int32, with_inputs
 from guarded_memory import PAGE, GuardedMemory, allow, forbid
 from pa_kernels import signature_of
+from pa_kernels.geometry import CallGeometry
 from pa_kernels.testing import PagedProblem, ProblemOptions, random_paged_problem
 from pa_kernels.testing.whole import random_whole_options
 from pa_spec import PagedAttentionAttributes, PagedAttentionInputs, PagedAttentionOutputs
 from torch import Tensor
-from whole_problems import Examination, Implementation, Outputs, empty_outputs
+from whole_problems import Examination
 
 AT_END, AT_START = GuardedMemory(is_at_end=True), GuardedMemory(is_at_end=False)
 INT_MAX, INT_MIN = 2**31 - 1, -(2**31)
@@ -130,11 +131,12 @@ class GuardedRun:
     """
 
     kernel: Kernel
-    attributes: PagedAttentionAttributes
     memory: GuardedMemory
     dead: tuple[int, ...] = ()
 
-    def __call__(self, inputs: PagedAttentionInputs[Tensor], out: Outputs) -> None:
+    def __call__(
+        self, inputs: PagedAttentionInputs[Tensor], attributes: PagedAttentionAttributes
+    ) -> PagedAttentionOutputs[Tensor]:
         """Run a call on copies of its tensors, and copy what it wrote."""
         memory = self.memory
         placed: PagedAttentionInputs[Tensor] = PagedAttentionInputs(
@@ -143,8 +145,11 @@ class GuardedRun:
                 for name, tensor in inputs.named()
             }
         )
-        output = memory.place(out.output, is_written=True)
-        plan = self.kernel.backend.prepare(signature_of(placed, self.attributes))
+        signature = signature_of(placed, attributes)
+        shape = CallGeometry.of(signature).output_shape
+        unwritten = torch.full(shape, torch.nan, dtype=placed.query.dtype)
+        output = memory.place(unwritten, is_written=True)
+        plan = self.kernel.backend.prepare(signature)
         caches = [
             (getattr(inputs, name), cache)
             for name in WRITTEN
@@ -156,25 +161,21 @@ class GuardedRun:
         plan.run(placed, PagedAttentionOutputs(output))
         for block in blocks:
             allow(block)
-        out.output.copy_(output)
+        found = PagedAttentionOutputs(output.clone())
         for ordinary, cache in caches:
             ordinary.copy_(cache)
         memory.reuse()
+        return found
 
 
 def run_guarded(name: str, problem: PagedProblem, kernel: Kernel) -> None:
-    """Compare a call with the oracle, guarded at the end; at the start it gives the same bits."""
-    outputs: list[Tensor] = []
-
-    def run(memory: GuardedMemory, inputs: PagedAttentionInputs[Tensor], out: Outputs) -> None:
-        GuardedRun(kernel, problem.attributes, memory)(inputs, out)
-        outputs.append(out.output)
-
-    sys.stdout.write(f"{name}, end\n")
-    Examination(problem).examine(Implementation(kernel.name, partial(run, AT_END)))
-    sys.stdout.write(f"{name}, start\n")
-    run(AT_START, problem.clone().inputs, empty_outputs(problem))
-    if not torch.equal(bits(outputs[0]), bits(outputs[1])):
+    """Run a call on either side of the pages; both give the same bits."""
+    outputs = []
+    for side, memory in (("end", AT_END), ("start", AT_START)):
+        sys.stdout.write(f"{name}, {kernel}, {side}\n")
+        found = GuardedRun(kernel, memory)(problem.clone().inputs, problem.attributes)
+        outputs.append(bits(found.output))
+    if not torch.equal(*outputs):
         raise AssertionError("the place in memory changes the output")
 
 
@@ -202,12 +203,12 @@ def run_with_dead_blocks(kind: str, options: ProblemOptions, kernel: Kernel) -> 
     problem = random_paged_problem(2, options)
     if not kernel.serves(problem.signature):
         return
-    sys.stdout.write(f"dead blocks {kind}\n")
+    sys.stdout.write(f"dead blocks {kind}, {kernel}\n")
     dead = set(range(problem.inputs.key_cache.shape[0])) - live_blocks(problem)
     if len(dead) < 6:
         raise AssertionError(f"only {dead} are dead")
-    run = GuardedRun(kernel, problem.attributes, AT_END, dead=tuple(dead))
-    Examination(problem).examine(Implementation(kernel.name, run))
+    run = GuardedRun(kernel, AT_END, dead=tuple(dead))
+    Examination(problem).examine(run, rounds_weights=True)
 
 
 def commit_a_fault() -> None:
@@ -219,17 +220,22 @@ def commit_a_fault() -> None:
 
 
 def main() -> None:
-    """Run every call that the unit serves on both sides; print each before it runs."""
+    """Run every call that a unit serves; print each before it runs."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    if sys.argv[1] == "fault":
+    if sys.argv[1:] == ["fault"]:
         commit_a_fault()
         return
-    kernel = next(each for each in KERNELS if each.name == f"cpu-{sys.argv[1]}")
-    for name, problem in problems():
-        if kernel.serves(problem.signature):
+    kernels = [each for each in KERNELS if each.name.startswith("cpu-")]
+    for number, (name, problem) in enumerate(problems()):
+        serving = [each for each in kernels if each.serves(problem.signature)]
+        for kernel in serving:
             run_guarded(name, problem, kernel)
-    for kind, typed in in_every_type(ProblemOptions()).items():
-        run_with_dead_blocks(kind, typed, kernel)
+        if serving:
+            run = GuardedRun(serving[number % len(serving)], AT_END)
+            Examination(problem).examine(run, rounds_weights=True)
+    for number, (kind, typed) in enumerate(in_every_type(ProblemOptions()).items()):
+        run_with_dead_blocks(kind, typed, kernels[number % len(kernels)])
+        run_with_dead_blocks(kind, typed, kernels[(number + 1) % len(kernels)])
     sys.stdout.write("done\n")
 
 

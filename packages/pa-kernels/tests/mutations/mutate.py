@@ -170,7 +170,9 @@ def main() -> None:
     sys.dont_write_bytecode = True
     chosen = [each for each in mutations() if all(word in each.id for word in words)]
     copy = Copy(folder)
-    sys.path.insert(0, str(copy.package / "src"))
+    sources = str(copy.package / "src")
+    sys.path.insert(0, sources)
+    os.environ |= {"PYTHONPATH": sources, "PYTHONDONTWRITEBYTECODE": "1"}  # for tests' children
     left = []
     for unit in sorted({each.unit for each in chosen}):
         of_unit = [each for each in chosen if each.unit == unit]

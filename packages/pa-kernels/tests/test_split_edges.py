@@ -1,0 +1,77 @@
+"""Where work is cut: parts of a context that hold nothing, tiles that some tokens see partly.
+
+Method: rows long enough to be cut into parts and tiles, on every backend and unit; what must come
+out is plain without an oracle, or the oracle's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from every_backend import KERNELS, Kernel, each_eligible, in_every_type, int32, with_inputs
+from pa_kernels import reference
+from pa_kernels.testing import PagedProblem, ProblemOptions, expect_close, random_paged_problem
+
+LONG = ProblemOptions(rows=((1500, 1), (700, 2)), num_heads=4, kv_num_heads=2, head_size=64)
+FEW = {name: in_every_type(LONG)[name] for name in ("float32", "bfloat16-int8-channel")}
+
+
+def expect_oracle(problem: PagedProblem, kernel: Kernel) -> None:
+    expected = problem.clone()
+    wanted = reference.run(expected.inputs, expected.attributes, torch.float64).output
+    expect_close(kernel.output(problem.clone()), wanted)
+
+
+@each_eligible(FEW)
+def test_a_long_row_without_any_block_gives_zeros(options: ProblemOptions, kernel: Kernel) -> None:
+    problem = random_paged_problem(1, options)
+    table = torch.full_like(problem.inputs.block_table, -1)
+
+    output = kernel.output(with_inputs(problem, block_table=table))
+
+    assert output.count_nonzero() == 0
+
+
+@each_eligible(FEW)
+@pytest.mark.parametrize("hole", [(0, 60), (30, 200), (0, 93)], ids=str)
+def test_parts_without_blocks_weigh_nothing(
+    options: ProblemOptions, kernel: Kernel, hole: tuple[int, int]
+) -> None:
+    problem = random_paged_problem(1, options)
+    table = problem.inputs.block_table.clone()
+    table[:, hole[0] : hole[1]] = -1
+
+    expect_oracle(with_inputs(problem, block_table=table), kernel)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_a_value_that_the_window_of_some_tokens_has_left_reaches_the_others_alone(
+    kernel: Kernel,
+) -> None:
+    # Windows of tokens 70 to 79 begin at 31 to 40, all of them behind the end of the first tile
+    # of 64 keys, which everybody sees to its end; position 35 is seen by tokens 70 to 74.
+    options = ProblemOptions(rows=((70, 10),), window_tokens=40)
+    problem = random_paged_problem(1, options)
+    assert problem.inputs.value_cache is not None
+    block = int(problem.inputs.block_table[0, 2])
+    problem.inputs.value_cache[block, 3] = torch.nan
+
+    output = kernel.output(problem)
+
+    assert output[:5].isnan().all()
+    assert output[5:].isfinite().all()
+
+
+@pytest.mark.spec("V66")
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("positions", [(38, 8, 20), (8, 38, 3), (1000, 5, 0)], ids=str)
+def test_positions_of_a_row_may_fall(kernel: Kernel, positions: tuple[int, ...]) -> None:
+    options = ProblemOptions(rows=((36, 3), (3, 0)), window_tokens=4, has_query_positions=True)
+    problem = random_paged_problem(1, options)
+    problem = with_inputs(problem, query_positions=int32(*positions))
+
+    expect_oracle(problem, kernel)
+    unlimited = replace(problem.attributes, local_window_size=-1)
+    expect_oracle(replace(problem, attributes=unlimited), kernel)
