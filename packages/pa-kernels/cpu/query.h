@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "product.h"
 #include "softmax.h"
 
 namespace pa {
@@ -13,10 +14,10 @@ struct QueryFactor {
   float whole;
   const float* channel;  // [K, D], null when every channel has the same
 
-  static QueryFactor of(const Work& work) {
+  static QueryFactor of(const Work& work, float unit) {
     const CallShape& shape = *work.shape;
     const float* scale = work.buffers->key_scale;
-    const float factor = logit_scale(shape).query;
+    const float factor = logit_scale(shape).query * unit;
     if (shape.key_scaling == Scaling::kNone) return {factor, nullptr};
     if (shape.key_scaling == Scaling::kPerTensor) return {factor * *scale, nullptr};
     return {factor, scale};
@@ -37,27 +38,30 @@ inline void scale_query(const T* from, int64_t size, const QueryFactor& factor, 
 
 // to: [rows, padded], in the order of the segment's accumulated rows.
 template <typename T>
-inline void load_queries(const Work& work, const Segment& segment, int64_t rows, const T* queries,
-                         int64_t stride, float* to) {
+inline void load_queries(const Work& work, const Segment& segment, const QueryFactor& factor,
+                         Rows<T> queries, float* to) {
   const CallShape& shape = *work.shape;
-  const QueryFactor factor = QueryFactor::of(work);
+  const int64_t rows = segment_rows(shape, segment);
   for (int64_t row = 0; row < rows; ++row) {
     const RowPlace place = row_place(shape, segment, row);
-    scale_query(queries + place.token * stride + place.head * shape.head_size, shape.head_size,
+    scale_query(queries.data + place.token * queries.stride + place.head * shape.head_size, shape.head_size,
                 factor, place.head / group_size(shape), to + row * padded_head_size(shape));
   }
 }
 
-inline void load_queries(const Work& work, const Segment& segment, int64_t rows, float* to) {
+// unit: in which the keys will be loaded.
+inline void load_queries(const Work& work, const Segment& segment, float unit, float* to) {
   const CallShape& shape = *work.shape;
+  const QueryFactor factor = QueryFactor::of(work, unit);
   if (work.rotated != nullptr) {
-    load_queries(work, segment, rows, work.rotated, shape.num_heads * shape.head_size, to);
+    const Matrix rotated{work.rotated, shape.num_heads * shape.head_size};
+    load_queries(work, segment, factor, rotated, to);
     return;
   }
   with_activation(shape.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     const T* queries = static_cast<const T*>(work.buffers->query);
-    load_queries(work, segment, rows, queries, shape.query_stride, to);
+    load_queries(work, segment, factor, Rows<T>{queries, shape.query_stride}, to);
   });
 }
 

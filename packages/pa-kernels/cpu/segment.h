@@ -9,10 +9,6 @@
 namespace pa {
 namespace {
 
-inline int64_t segment_rows(const CallShape& shape, const Segment& segment) {
-  return (segment.kv_head_end - segment.kv_head_begin) * segment.tokens() * group_size(shape);
-}
-
 // Floats of scratch that a segment of so many rows needs at most.
 inline int64_t scratch_floats(const CallShape& shape, int64_t rows) {
   const int64_t own = rows * (padded_v_head_size(shape) + 2) + 16;

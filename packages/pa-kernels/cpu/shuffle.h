@@ -99,24 +99,32 @@ inline void transpose(Vec* rows) {
   if constexpr (h > 1) transpose<h / 2>(rows);
 }
 
+// Lanes with and without h in their number: pairs of a are folded in the ones without, of b in the
+// others. One shuffle of a single vector; two of two vectors would be the processor's bottleneck.
+template <int h, typename F>
+__attribute__((always_inline)) inline Vec fold_pairs(Vec a, Vec b, F fold) {
+  const IntVec is_b = (lane_indices() & h) != 0;
+  return fold(is_b ? b : a, swap_lanes<h>(is_b ? a : b, std::make_index_sequence<kLanes>{}));
+}
+
 // Lane i of the result is the lanes of rows[i] folded into one. Recursion instead of loops keeps the
-// rows in registers.
+// rows in registers, and so does its inlining.
 template <int first = 0, int h = 1, typename F>
-inline Vec fold_each(const Vec (&rows)[kLanes], F fold) {
+__attribute__((always_inline)) inline Vec fold_each(const Vec (&rows)[kLanes], F fold) {
   if constexpr (h == kLanes) {
     return rows[first];
   } else {
     const Vec a = fold_each<first, 2 * h>(rows, fold);
     const Vec b = fold_each<first + h, 2 * h>(rows, fold);
-    return fold(exchange<h, false>(a, b), exchange<h, true>(a, b));
+    return fold_pairs<h>(a, b, fold);
   }
 }
 
-inline Vec sum_each(const Vec (&rows)[kLanes]) {
+__attribute__((always_inline)) inline Vec sum_each(const Vec (&rows)[kLanes]) {
   return fold_each(rows, [](Vec a, Vec b) { return a + b; });
 }
 
-inline Vec largest_each(const Vec (&rows)[kLanes]) {
+__attribute__((always_inline)) inline Vec largest_each(const Vec (&rows)[kLanes]) {
   return fold_each(rows, [](Vec a, Vec b) { return larger(a, b); });
 }
 

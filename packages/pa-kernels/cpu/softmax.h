@@ -85,6 +85,10 @@ inline void clear_rows(int64_t rows, int64_t padded, const Accumulated& target) 
   }
 }
 
+inline int64_t segment_rows(const CallShape& shape, const Segment& segment) {
+  return (segment.kv_head_end - segment.kv_head_begin) * segment.tokens() * group_size(shape);
+}
+
 // The packed token and query head of an accumulated row.
 struct RowPlace {
   int64_t token;

@@ -46,27 +46,26 @@ inline Tile locate_tile(const CallShape& shape, const int32_t* table, int64_t fi
   return tile;
 }
 
-// Memory that will be needed soon, to be asked for in small shares between computations: more
-// requests at a time than the processor can hold would stop it.
+// How far beyond what is being read lies what will be read a tile later, in bytes; 0 = nowhere. It
+// is asked for line by line as the reading goes on: more requests at a time than the processor can
+// hold would stop it.
 struct Ahead {
-  const char* from;
-  int64_t bytes;
+  int64_t distance = 0;
 
   static constexpr int64_t kLineBytes = 64;
 
-  // Bytes of one of so many shares, which together cover everything.
-  int64_t share(int64_t shares) const {
-    return (bytes + shares * kLineBytes - 1) / (shares * kLineBytes) * kLineBytes;
-  }
-
-  // Asks for the next `share` bytes. Inlined always: GCC takes a function that does nothing but
-  // prefetch for one without effect, and drops its calls.
-  __attribute__((always_inline)) void fetch(int64_t share) {
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < share; i += kLineBytes) __builtin_prefetch(from + i, 0, 2);
-    from += share;
+  __attribute__((always_inline)) void fetch(const void* read) const {
+    __builtin_prefetch(static_cast<const char*>(read) + distance, 0, 3);
   }
 };
+
+// Reads a byte of each page of a run of memory. A request ahead is not worth a walk through the page
+// tables to the processor, a read is, and the walks of several reads run side by side.
+inline void walk_pages(const void* from, int64_t bytes) {
+  constexpr int64_t kPageBytes = 4096;
+  const volatile char* first = static_cast<const volatile char*>(from);
+  for (int64_t i = 0; i < bytes; i += kPageBytes) (void)first[i];
+}
 
 // Copies rows of `size` elements to rows of floats that are padded with zeros.
 template <typename T>
