@@ -85,7 +85,8 @@ struct TokenTile {
           float* out = scratch.logits + row * kTileKeys + group * kGroupKeys + key;
           with_rows(work.buffers->key_cache, tile.slot[group] + key, segment.kv_head_begin + head,
                     step, shape().head_size, ahead, [&](auto keys, Ahead next) {
-                      pass_logits(scratch.queries + row * padded, group_heads, keys, padded, next, out);
+                      pass_logits(scratch.queries + row * padded, group_heads, keys, padded, next,
+                                  out);
                     });
         }
       }

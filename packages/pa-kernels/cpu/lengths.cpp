@@ -34,7 +34,22 @@ Outcome check_positions(const CallShape& shape, const CallBuffers& buffers) {
   return {};
 }
 
+bool all_positive(Scaling scaling, const CallShape& shape, const float* scale) {
+  int64_t count = shape.kv_num_heads * shape.head_size;
+  if (scaling == Scaling::kNone) count = 0;
+  if (scaling == Scaling::kPerTensor) count = 1;
+  bool positive = true;
+  for (int64_t i = 0; i < count; ++i) positive &= scale[i] > 0.0F && scale[i] < __builtin_inff();
+  return positive;
+}
+
 }  // namespace
+
+Outcome check_scales(const CallShape& shape, const CallBuffers& buffers) {
+  const bool keys = all_positive(shape.key_scaling, shape, buffers.key_scale);
+  const bool values = all_positive(shape.value_scaling, shape, buffers.value_scale);
+  return keys && values ? Outcome{} : refuse(Status::kScaleNotPositive, keys ? 1 : 0, 0, 0);
+}
 
 Outcome check_lengths(const CallShape& shape, const CallBuffers& buffers) {
   const int64_t first = buffers.cumulative[0];

@@ -70,7 +70,7 @@ struct CallBuffers {
   void* output = nullptr;              // [T, H*Dv]
 };
 
-// Why a call was refused before anything was written (V65, V66 and the rotary table's length).
+// Why a call was refused before anything was written (V65, V66, V105, the rotary table's length).
 enum class Status : int32_t {
   kOk = 0,
   kFirstBoundaryNotZero,
@@ -80,6 +80,7 @@ enum class Status : int32_t {
   kPastBeyondTable,
   kPositionNegative,
   kPositionBeyondRotaryTable,
+  kScaleNotPositive,
 };
 
 struct Outcome {

@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "convert.h"
+#include "stored.h"
 
 namespace pa {
 namespace {

@@ -44,8 +44,9 @@ inline void load_queries(const Work& work, const Segment& segment, const QueryFa
   const int64_t rows = segment_rows(shape, segment);
   for (int64_t row = 0; row < rows; ++row) {
     const RowPlace place = row_place(shape, segment, row);
-    scale_query(queries.data + place.token * queries.stride + place.head * shape.head_size, shape.head_size,
-                factor, place.head / group_size(shape), to + row * padded_head_size(shape));
+    const T* query = queries.data + place.token * queries.stride + place.head * shape.head_size;
+    scale_query(query, shape.head_size, factor, place.head / group_size(shape),
+                to + row * padded_head_size(shape));
   }
 }
 
@@ -60,8 +61,8 @@ inline void load_queries(const Work& work, const Segment& segment, float unit, f
   }
   with_activation(shape.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    const T* queries = static_cast<const T*>(work.buffers->query);
-    load_queries(work, segment, factor, Rows<T>{queries, shape.query_stride}, to);
+    load_queries(work, segment, factor,
+                 Rows<T>{static_cast<const T*>(work.buffers->query), shape.query_stride}, to);
   });
 }
 

@@ -120,7 +120,8 @@ void run_team(Call& call, int threads, float* scratch, int64_t scratch_floats) {
 
 Outcome run_call(const Kernels& kernels, const CallShape& shape, const CallBuffers& buffers,
                  int threads) {
-  const Outcome outcome = check_lengths(shape, buffers);
+  Outcome outcome = check_lengths(shape, buffers);
+  if (outcome.status == Status::kOk) outcome = check_scales(shape, buffers);
   if (outcome.status != Status::kOk || shape.num_tokens == 0) return outcome;
   thread_local Workspace workspace;
   make_plan(shape, buffers, workspace.plan);

@@ -59,8 +59,8 @@ struct Ahead {
   }
 };
 
-// Reads a byte of each page of a run of memory. A request ahead is not worth a walk through the page
-// tables to the processor, a read is, and the walks of several reads run side by side.
+// Reads a byte of each page of a run of memory. A request ahead is not worth a walk through the
+// page tables to the processor, a read is, and the walks of several reads run side by side.
 inline void walk_pages(const void* from, int64_t bytes) {
   constexpr int64_t kPageBytes = 4096;
   const volatile char* first = static_cast<const volatile char*>(from);

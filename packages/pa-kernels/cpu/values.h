@@ -52,7 +52,9 @@ template <typename T>
 inline void add_weighted(Matrix weights, Rows<T> values, int64_t keys, Ahead ahead,
                          Sums sums, int64_t group_heads, int64_t columns) {
   constexpr int kVectors = kLanes == 16 ? 4 : 2;  // of 32 or 16 registers
-  if (group_heads == 1) return add_columns<1, 2 * kVectors>(weights, values, keys, ahead, sums, columns);
+  if (group_heads == 1) {
+    return add_columns<1, 2 * kVectors>(weights, values, keys, ahead, sums, columns);
+  }
   const int64_t parts = (group_heads + kQueriesTogether - 1) / kQueriesTogether;
   int64_t head = 0;
   for (int64_t part = 0; part < parts; ++part) {

@@ -41,10 +41,6 @@ UNSPELLED = {
 """Vectors that a signature can have and tensors cannot."""
 STRIDED = "key_cache: expected an innermost axis of stride 1, got another stride (V103)"
 """A signature says how far apart a cache's rows are; a tensor only that it is not contiguous."""
-READS_FIRST = pytest.mark.xfail(
-    raises=NotImplementedError,
-    reason="the values of attention_metadata are read before its device is looked at",
-)
 
 
 def tensor_of(name: str, signature: TensorSignature | None, num_tokens: int) -> Tensor | None:
@@ -91,11 +87,7 @@ def test_prepare_refuses_a_signature_with_the_first_message_of_its_vector(
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, marks=READS_FIRST) if case["id"] == "metadata_on_the_device" else case
-        for case in BROKEN
-        if case["id"] not in UNSPELLED
-    ],
+    [case for case in BROKEN if case["id"] not in UNSPELLED],
     ids=lambda case: str(case["id"]),
 )
 def test_tensors_that_break_a_rule_are_refused_and_their_neighbours_run(
@@ -215,10 +207,6 @@ def call_with(options: ProblemOptions, changed: Changed) -> PagedProblem:
     return replace(problem, inputs=replace(problem.inputs, block_table=table, **changed))
 
 
-UNCHECKED = pytest.mark.xfail(
-    raises=pytest.fail.Exception, reason="the compiled backend does not look at scales"
-)
-
 Run = Callable[[PagedAttentionInputs[Tensor], PagedAttentionAttributes], object]
 
 
@@ -229,13 +217,11 @@ def refusals() -> Iterator[ParameterSet]:
         runs: dict[str, Run] = {"paged_attention": paged_attention}
         runs |= {str(each): each.run for each in eligible(call_with(options, changed).signature)}
         for name, run in runs.items():
-            is_open = rule_id == "V105" and name != "reference"
             yield pytest.param(
                 call_with(options, changed),
                 message,
                 run,
                 id=f"{rule_id}-{message.partition(':')[0]}-{name}",
-                marks=[UNCHECKED] if is_open else [],
             )
 
 

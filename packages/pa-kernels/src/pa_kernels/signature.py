@@ -69,6 +69,8 @@ def layout_of(
     """Collect what a signature is made of; raises nothing, reads no device value."""
     tensors: tuple[Tensor | None, ...] = input_values(inputs)
     metadata = inputs.attention_metadata
+    if metadata is not None and metadata.device.type != "cpu":
+        metadata = None  # refused by its device (V102): its values are not for the host
     return CallLayout(
         # A list comprehension in a tuple is a third faster than a generator.
         tuple([None if each is None else _tensor_layout(each) for each in tensors]),

@@ -79,7 +79,7 @@ class CpuPlan:
     def run(self, inputs: PagedAttentionInputs[Tensor], out: PagedAttentionOutputs[Tensor]) -> None:
         """Store keys and values into the caches, then fill `out`.
 
-        Raises ContractViolation (V65, V66) before the first store.
+        Raises ContractViolation (V65, V66, V105) before the first store.
         """
         query = inputs.query.data_ptr()
         value_cache, value_scale = inputs.value_cache, inputs.v_scale
