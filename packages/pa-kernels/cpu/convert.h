@@ -1,6 +1,5 @@
 // Vectors from and to memory of every element type.
 #pragma once
-
 #include "simd.h"
 
 namespace pa {

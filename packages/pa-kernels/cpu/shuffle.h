@@ -107,8 +107,8 @@ __attribute__((always_inline)) inline Vec fold_pairs(Vec a, Vec b, F fold) {
   return fold(is_b ? b : a, swap_lanes<h>(is_b ? a : b, std::make_index_sequence<kLanes>{}));
 }
 
-// Lane i of the result is the lanes of rows[i] folded into one. Recursion instead of loops keeps the
-// rows in registers, and so does its inlining.
+// Lane i of the result is the lanes of rows[i] folded into one. Recursion instead of loops keeps
+// the rows in registers, and so does its inlining.
 template <int first = 0, int h = 1, typename F>
 __attribute__((always_inline)) inline Vec fold_each(const Vec (&rows)[kLanes], F fold) {
   if constexpr (h == kLanes) {
