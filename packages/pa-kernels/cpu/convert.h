@@ -147,7 +147,6 @@ inline __mmask16 first_lanes(int64_t count) {
 template <typename V, typename T>
 inline V bits_of(const T (&lanes)[kLanes]) {
   V vector;
-  static_assert(sizeof vector == sizeof lanes, "all lanes, and no more");
   std::memcpy(&vector, lanes, sizeof vector);
   return vector;
 }
