@@ -152,22 +152,44 @@ inline int64_t tile_keys(const CallShape& shape) {
   return keys;
 }
 
-// Accumulates a segment of one token over a range of its keys.
+// Tiles of a part's keys, one after the other; none ends at 0.
 template <typename C>
-void attend_token(const Work& work, const Segment& segment, KeyRange keys,
-                  const Accumulated& target, float* memory) {
+struct TileWalk {
+  const Work& work;
+  Part part;
+
+  Tile at(int64_t first) const {
+    const CallShape& shape = *work.shape;
+    const int32_t* table = work.buffers->block_table + part.segment->row * shape.table_stride;
+    return locate_tile(shape, table, first, split_range(*part.segment, part.split),
+                       tile_keys<C>(shape));
+  }
+
+  Tile first() const {
+    if (part.segment == nullptr || part.segment->tokens() > 1) return {};
+    const int64_t step = tile_keys<C>(*work.shape);
+    return at(split_range(*part.segment, part.split).begin / step * step);
+  }
+
+  Tile after(const Tile& tile) const { return at(tile.first + tile_keys<C>(*work.shape)); }
+};
+
+// Accumulates a part of one token.
+template <typename C>
+void attend_token(const Work& work, Part part, Part upcoming, const Accumulated& target,
+                  float* memory) {
   const CallShape& shape = *work.shape;
-  const int64_t rows = segment_rows(shape, segment);
-  const int32_t* table = work.buffers->block_table + segment.row * shape.table_stride;
+  const int64_t rows = segment_rows(shape, *part.segment);
   float* logits = memory + rows * padded_head_size(shape);
   const TokenScratch scratch{memory, logits, logits + rows * kTileKeys};
-  load_queries(work, segment, stored_unit<C>(), scratch.queries);
-  const int64_t step = tile_keys<C>(shape);
-  Tile next = locate_tile(shape, table, keys.begin / step * step, keys, step);
+  load_queries(work, *part.segment, stored_unit<C>(), scratch.queries);
+  const TileWalk<C> walk{work, part};
+  Tile next = walk.first();
   while (next.end > 0) {
     const Tile tile = next;
-    next = locate_tile(shape, table, tile.first + step, keys, step);
-    TokenTile<C>{work, segment, tile, next, scratch}.add_to(target);
+    next = walk.after(tile);
+    const Tile fetched = next.end > 0 ? next : TileWalk<C>{work, upcoming}.first();
+    TokenTile<C>{work, *part.segment, tile, fetched, scratch}.add_to(target);
   }
   scale_row(stored_unit<C>(), rows * padded_v_head_size(shape), target.sums);
 }

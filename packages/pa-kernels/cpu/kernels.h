@@ -51,8 +51,15 @@ struct Work {
   Accumulated partials;
 };
 
-// Accumulates one split of a segment, and writes the output when it is the only one.
-using Attend = void (*)(const Work&, const Segment&, int64_t split, float* scratch);
+// One split of a segment; no segment = nothing.
+struct Part {
+  const Segment* segment = nullptr;
+  int64_t split = 0;
+};
+
+// Accumulates one part, and writes the output when it is its segment's only one. `next` is what the
+// same thread does afterwards, whose first keys are fetched meanwhile.
+using Attend = void (*)(const Work&, Part part, Part next, float* scratch);
 
 struct Kernels {
   const char* name;

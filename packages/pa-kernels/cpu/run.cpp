@@ -61,19 +61,31 @@ class Call {
     kernels_.prologue(shape_, buffers_, rotated_, scratch, begin, end);
   }
 
-  void attend(float* scratch) {
-    const int64_t count = static_cast<int64_t>(plan_.tasks.size());
-    for (int64_t i = next_task_++; i < count; i = next_task_++) {
-      const Task& task = plan_.tasks[static_cast<std::size_t>(i)];
-      const Segment& segment = plan_.segments[static_cast<std::size_t>(task.segment)];
-      attend_(work_, segment, task.split, scratch);
-      if (segment.splits == 1) continue;
-      // The decrement orders the parts: the last one sees what the others have written.
-      if (--unfinished_[task.segment] == 0) kernels_.merge(work_, segment, scratch);
+  void attend(int threads, float* scratch) {
+    for (int64_t task = next_task_++; task < num_tasks();) {
+      // Taken early only while there are tasks for everybody.
+      const bool is_known = next_task_ + threads <= num_tasks();
+      const int64_t next = is_known ? next_task_++ : num_tasks();
+      const Part part = part_of(task);
+      attend_(work_, part, part_of(next), scratch);
+      if (part.segment->splits > 1) {
+        // The decrement orders the parts: the last one sees what the others have written.
+        std::atomic<int64_t>& unfinished = unfinished_[part.segment - plan_.segments.data()];
+        if (--unfinished == 0) kernels_.merge(work_, *part.segment, scratch);
+      }
+      task = is_known ? next : next_task_++;
     }
   }
 
  private:
+  int64_t num_tasks() const { return static_cast<int64_t>(plan_.tasks.size()); }
+
+  Part part_of(int64_t index) const {
+    if (index >= num_tasks()) return {};
+    const Task& task = plan_.tasks[static_cast<std::size_t>(index)];
+    return {&plan_.segments[static_cast<std::size_t>(task.segment)], task.split};
+  }
+
   int64_t prologue_elements() const {
     return shape_.num_tokens * (shape_.num_heads + 2 * shape_.kv_num_heads) * shape_.head_size;
   }
@@ -104,7 +116,7 @@ void run_team(Call& call, int threads, float* scratch, int64_t scratch_floats) {
         call.store_tokens(thread, omp_get_num_threads(), own);
 #pragma omp barrier
       }
-      call.attend(own);
+      call.attend(omp_get_num_threads(), own);
     }
     return;
   }
@@ -113,7 +125,7 @@ void run_team(Call& call, int threads, float* scratch, int64_t scratch_floats) {
   (void)scratch_floats;
 #endif
   call.store_tokens(0, 1, scratch);
-  call.attend(scratch);
+  call.attend(1, scratch);
 }
 
 }  // namespace

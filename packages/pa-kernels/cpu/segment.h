@@ -27,20 +27,20 @@ inline Accumulated partial_of(const Work& work, const Segment& segment, int64_t 
 }
 
 template <typename C>
-void attend(const Work& work, const Segment& segment, int64_t split, float* scratch) {
+void attend(const Work& work, Part part, Part next, float* scratch) {
   const CallShape& shape = *work.shape;
+  const Segment& segment = *part.segment;
   const int64_t padded = padded_v_head_size(shape);
   const int64_t rows = segment_rows(shape, segment);
   const bool whole = segment.splits == 1;
   const Accumulated target =
-      whole ? carve(scratch, rows, padded) : partial_of(work, segment, rows, split);
+      whole ? carve(scratch, rows, padded) : partial_of(work, segment, rows, part.split);
   float* rest = scratch + (whole ? (rows * (padded + 2) + 15) / 16 * 16 : 0);
-  const KeyRange keys = split_range(segment, split);
   clear_rows(rows, padded, target);
   if (segment.tokens() == 1 && streams_tokens(shape)) {
-    attend_token<C>(work, segment, keys, target, rest);
+    attend_token<C>(work, part, next, target, rest);
   } else {
-    attend_tokens<C>(work, segment, keys, target, rest);
+    attend_tokens<C>(work, segment, split_range(segment, part.split), target, rest);
   }
   if (whole) write_rows(work, segment, rows, target);
 }
