@@ -39,14 +39,16 @@ def test_logits_far_below_the_range_of_an_exponential(call: HandCall, kernel: Ke
 
 
 def with_sinks(dtype: torch.dtype) -> HandCall:
-    tokens = Tokens([[[0], [0], [0]]], [[[0]], [[0]]], [[[4]], [[0, 4]]])
-    return hand_call(dtype, tokens, head_sink=torch.tensor([256.0, -256.0, -inf]).to(dtype))
+    tokens = Tokens([[[0]] * 4], [[[0]], [[0]]], [[[4]], [[0, 4]]])
+    sinks = torch.tensor([256.0, 90.0, -256.0, -inf]).to(dtype)
+    return hand_call(dtype, tokens, head_sink=sinks)
 
 
 @by_hand(with_sinks)
 def test_a_sink_far_away_takes_all_or_nothing(call: HandCall, kernel: Kernel) -> None:
-    # Beside a logit of 256 two zeros weigh nothing; beside -256 or -inf they are halves.
-    call.expect(kernel, [[], [2, 2], [2, 2]])
+    # Beside a logit of 256 or 90 (2^130, more than float32 has) two zeros weigh nothing; beside
+    # -256 or -inf they are halves.
+    call.expect(kernel, [[], [], [2, 2], [2, 2]])
 
 
 def spoiled(dtype: torch.dtype, number: float) -> HandCall:

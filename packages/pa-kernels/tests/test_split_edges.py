@@ -46,6 +46,26 @@ def test_parts_without_blocks_weigh_nothing(
     expect_oracle(with_inputs(problem, block_table=table), kernel)
 
 
+@each_eligible(FEW)
+@pytest.mark.parametrize("slope", [1.0, -1.0])
+def test_logits_that_rise_or_fall_along_a_context(
+    options: ProblemOptions, kernel: Kernel, slope: float
+) -> None:
+    # Every tile has a larger logit than all before it (or none has): channel 0 of the queries is 8
+    # and that of the keys goes from 0 to 1.
+    problem = random_paged_problem(1, replace(options, rows=((1500, 1), (300, 1), (200, 3))))
+    inputs, size = problem.inputs, options.block_size
+    unit = 1.0 if inputs.k_scale is None else float(inputs.k_scale.flatten()[0])
+    for row, past in enumerate(inputs.past_seqlens.tolist()):
+        position = torch.arange(past)
+        block_id = inputs.block_table[row, position // size].long()
+        rising = (slope * position / past)[:, None] / unit
+        inputs.key_cache[block_id, position % size, :, 0] = rising.to(inputs.key_cache.dtype)
+    inputs.query[:, :: options.head_size] = 8 * options.head_size**0.5
+
+    expect_oracle(problem, kernel)
+
+
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_a_value_that_the_window_of_some_tokens_has_left_reaches_the_others_alone(
     kernel: Kernel,
