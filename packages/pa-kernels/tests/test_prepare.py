@@ -21,6 +21,11 @@ def problem(**options: Any) -> PagedProblem:
     return random_paged_problem(1, ProblemOptions(rows=ROWS, **options))
 
 
+def negated(tensor: Tensor) -> Tensor:
+    """Return the tensor's memory with the bit that says that its values are the opposite."""
+    return torch._neg_view(tensor)
+
+
 def same_caches(left: PagedProblem, right: PagedProblem) -> bool:
     return torch.equal(left.inputs.key_cache.nan_to_num(9), right.inputs.key_cache.nan_to_num(9))
 
@@ -194,6 +199,32 @@ def test_a_layer_that_differs_from_the_prepared_signature_is_named(
     assert same_caches(case, before)
 
 
+@pytest.mark.rule("V98")
+@pytest.mark.parametrize("name", ["query", "key", "value", "key_cache", "value_cache"])
+def test_a_tensor_with_the_negative_bit_is_refused_before_any_store(name: str) -> None:
+    case = problem()
+    before = case.clone()
+    call = prepare(case.signature)
+    changed: dict[str, Any] = {name: negated(getattr(case.inputs, name))}
+    inputs = replace(case.inputs, **changed)
+
+    for attempt in (
+        lambda: call.run(inputs),
+        lambda: paged_attention(inputs, case.attributes),
+        lambda: signature_of(inputs, case.attributes),
+    ):
+        with pytest.raises(ContractViolation) as found:
+            attempt()
+        assert str(found.value) == (
+            f"{name}: expected values as they stand in memory (resolve_neg), "
+            "got torch.float32 with the negative bit (V98)"
+        )
+
+    assert same_caches(case, before)
+    resolved: dict[str, Any] = {name: changed[name].resolve_neg()}
+    paged_attention(replace(case.inputs, **resolved), case.attributes)
+
+
 def test_strides_of_a_single_row_do_not_matter() -> None:
     case = random_paged_problem(1, ProblemOptions(rows=((5, 1),)))
     call = prepare(case.signature)
@@ -246,6 +277,7 @@ def test_scores_come_in_the_element_type_that_was_asked_for() -> None:
         (lambda output: PagedAttentionOutputs(output[:, :-8]), "V71"),
         (lambda output: PagedAttentionOutputs(output.double()), "V71"),
         (lambda output: PagedAttentionOutputs(output.repeat(1, 2)[:, ::2]), "V71"),
+        (lambda output: PagedAttentionOutputs(negated(output)), "V71"),
         (lambda output: PagedAttentionOutputs(output, output), "V69"),
         (lambda output: PagedAttentionOutputs(output.to("meta")), "V102"),
     ],

@@ -62,7 +62,8 @@ class PreparedCall:
         contiguous, allocated when None.
 
         Raises ContractViolation, before the first store, when a tensor differs from the prepared
-        signature, when `out` does not fit (V71), and for bad lengths in host tensors (V65).
+        signature, when `out` does not fit (V71), when a tensor has the negative bit (V98), and for
+        bad lengths in host tensors (V65).
         """
         self._guard.check(inputs)
         return self._run(inputs, out)
@@ -147,7 +148,9 @@ def _announce(prepared: PreparedCall) -> None:
 
 
 def _check_buffer(name: str, buffer: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    if tuple(buffer.shape) != shape or buffer.dtype != dtype or not buffer.is_contiguous():
+    is_plain = buffer.is_contiguous() and not buffer.is_neg()
+    if tuple(buffer.shape) != shape or buffer.dtype != dtype or not is_plain:
         actual = f"{buffer.dtype} {list(buffer.shape)} with strides {buffer.stride()}"
+        actual += " and the negative bit" if buffer.is_neg() else ""
         expected = {"element_type": dtype, "shape": list(shape)}
         raise rules()["V71"].violation(name, actual, "buffer", **expected)

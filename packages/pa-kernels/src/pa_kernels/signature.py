@@ -45,8 +45,8 @@ input_values = attrgetter(*INPUT_NAMES)
 """All inputs of a call as a tuple: of tensors, or of signatures."""
 
 
-TensorLayout = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], torch.device]
-"""Element type, shape, strides, device: all that a signature takes from a tensor."""
+TensorLayout = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], torch.device, bool]
+"""Element type, shape, strides, device, negative bit: all that a signature takes from a tensor."""
 
 
 class CallLayout(NamedTuple):
@@ -89,8 +89,8 @@ def signature_of(
 
     output_qk_type: element type of output 3, float32 when qk_output asks for one and None is given.
 
-    Raises ContractViolation for an element type outside the contract (V98) and for inputs that
-    are spread over devices (V102).
+    Raises ContractViolation for an element type outside the contract or a tensor with the negative
+    bit (V98), and for inputs that are spread over devices (V102).
     """
     return signature_of_layout(layout_of(inputs, attributes, output_qk_type))
 
@@ -119,15 +119,19 @@ def tensor_signature(name: str, tensor: Tensor) -> TensorSignature:
 
 
 def _tensor_layout(tensor: Tensor) -> TensorLayout:
-    return (tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
+    return (tensor.dtype, tensor.shape, tensor.stride(), tensor.device, tensor.is_neg())
 
 
 def _signature(name: str, layout: TensorLayout) -> TensorSignature:
-    dtype, size, strides, device = layout
+    dtype, size, strides, device, is_neg = layout
     element_type = _ELEMENT_TYPES.get(dtype)
     if element_type is None:
         allowed = "an element type of the contract"
         raise rules()["V98"].violation(name, str(dtype), allowed=allowed)
+    if is_neg:
+        # Memory holds the opposite of the values; backends read and write memory.
+        allowed = "values as they stand in memory (resolve_neg)"
+        raise rules()["V98"].violation(name, f"{dtype} with the negative bit", allowed=allowed)
     shape = tuple(size)
     if len(shape) != 2:
         is_dense = _is_contiguous(shape, strides)
