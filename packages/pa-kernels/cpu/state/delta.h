@@ -113,19 +113,42 @@ struct DeltaHead {
       std::memset(chunk.state, 0,
                   static_cast<std::size_t>(call.key_size * chunk.value_stride) * sizeof(float));
     } else {
-      transpose_rows(from, call.key_size, call.value_size, call.key_size, chunk.state,
-                     chunk.value_stride);
+      load_state(from);
     }
     for (int64_t t = begin; t < end; t += kChunkTokens) {
       load_tokens(t, least(t + kChunkTokens, end));
-      apply_chunk(chunk, spare);
+      if (is_growing()) {
+        store_state(to);
+        step_tokens(to, to);
+        load_state(to);
+      } else {
+        apply_chunk(chunk, spare);
+      }
       store_output(t);
     }
+    store_state(to);
+  }
+
+  void load_state(const float* from) {
+    transpose_rows(from, call.key_size, call.value_size, call.key_size, chunk.state,
+                   chunk.value_stride);
+  }
+
+  void store_state(float* to) const {
     transpose_back(chunk.state, chunk.value_stride, call.value_size, call.key_size, to);
   }
 
-  void run_steps(int64_t begin, int64_t end, const float* from, float* to) {
-    load_tokens(begin, end);
+  // A chunk subtracts what the state at its begin still contributes, times all factors since. With
+  // a factor above 1 that outgrows what is left after the subtraction, or overflows.
+  bool is_growing() const {
+    for (int64_t i = 0; i < chunk.tokens; ++i) {
+      if (chunk.factor[i] > 1.0F) return true;
+    }
+    return false;
+  }
+
+  // The loaded tokens one by one, on a state as it lies in memory.
+  void step_tokens(const float* from, float* to) {
     for (int64_t i = 0; i < chunk.tokens; ++i) {
       const DeltaToken token{chunk.queries + i * chunk.key_stride,
                              chunk.keys + i * chunk.key_stride,
@@ -135,7 +158,6 @@ struct DeltaHead {
                   chunk.output + i * chunk.value_stride);
       from = to;
     }
-    store_output(begin);
   }
 
   void run(int64_t row) {
@@ -157,7 +179,11 @@ struct DeltaHead {
       std::memset(to, 0, static_cast<std::size_t>(state_floats()) * sizeof(float));
       from = to;
     }
-    if (stepped < end) return run_steps(stepped, end, from, to);
+    if (stepped < end) {
+      load_tokens(stepped, end);
+      step_tokens(from, to);
+      return store_output(stepped);
+    }
     if (from != to) {
       std::memcpy(to, from, static_cast<std::size_t>(state_floats()) * sizeof(float));
     }
