@@ -1,16 +1,18 @@
-"""The benchmark compares like with like, says which limits are met, and leaves nothing out."""
+"""The benchmark compares like with like, reads all it says it reads, and has every figure."""
 
 from __future__ import annotations
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
-from pa_kernels import bench, prepare, signature_of, speed
-from pa_kernels.speed import Budget, Case, Limit, Measurement, layers, measurement, timing
+from pa_kernels import prepare, signature_of, speed
+from pa_kernels.speed import Budget, Case, layers, measurement, timing
+from pa_kernels.speed.memory_read import read_works
 from pa_kernels.testing import expect_close
 
 SHORT = Budget(rounds=2, round_s=1e-4, total_s=0.1, fewest=1)
@@ -69,6 +71,39 @@ def test_other_layers_exceed_the_last_level_cache_between_two_calls_on_one() -> 
     assert made[0].value_cache is not None
     assert memory[0].nbytes == made[0].key_cache.nbytes + made[0].value_cache.nbytes
     assert layers.num_layers(TINY, TINY.pool_bytes // 16) == 1
+
+
+def test_every_read_reads_all_of_the_layer_whose_turn_it_is() -> None:
+    # Both halves are 1.0 as float32, so that whoever reads the number finds more than nothing.
+    found_here, numbers = 0x3F800000_3F800000, 13
+    memory = [torch.zeros(numbers, dtype=torch.int64) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        works = read_works(memory, pool)
+        for turn, index in product(range(2), range(numbers)):
+            memory[turn][index] = found_here
+            for name, work in works.items():
+                assert _any(work(turn)), (name, turn, index)
+                assert not _any(work(1 - turn)), (name, turn, index)
+            memory[turn][index] = 0
+
+
+def _any(found: object) -> bool:
+    parts = found if isinstance(found, list) else [found]
+    return any(bool(each) for each in parts)
+
+
+@pytest.mark.parametrize("names", [["slow", "fast", "middle"], ["fast", "slow"], ["slow", "fast"]])
+def test_the_fastest_has_the_least_median(names: list[str]) -> None:
+    rounds = {"fast": [1.0, 9.0, 1.0], "middle": [2.0, 2.0, 2.0], "slow": [0.5, 3.0, 3.0]}
+
+    assert timing.Samples(rounds).fastest(["not timed", *names]) == "fast"
+
+
+@pytest.mark.parametrize(("past", "new"), [(37, 1), (0, 19), (21, 5)])
+def test_a_query_sees_itself_and_what_is_before_it(past: int, new: int) -> None:
+    seen = sum(key <= past + query for query in range(new) for key in range(past + new))
+
+    assert replace(TINY, past=past, new=new).visible_pairs == TINY.rows * seen
 
 
 def test_works_take_turns_and_every_call_is_on_the_next_layer() -> None:
@@ -133,45 +168,6 @@ def test_prepared_and_direct_call_stand_side_by_side() -> None:
     assert (case.rows, case.past, case.dtype) == (1, 15, torch.bfloat16)
 
 
-def test_the_workloads_are_those_that_limits_were_set_for() -> None:
-    cases = list(speed.all_cases())
-    grid = set(product((512, 2048, 8192), (1, 8, 32)))
-
-    def figures(dtype: torch.dtype, figure: str) -> set[tuple[int, int]]:
-        return {
-            (case.context, case.rows)
-            for case in cases
-            if (case.cache_dtype or case.dtype) == dtype
-            and figure in {limit.figure for limit in case.limits}
-            and (case.num_heads, case.kv_num_heads, case.head_size, case.block_size)
-            == (32, 8, 128, 16)
-        }
-
-    assert figures(torch.float32, "of_read") == grid
-    assert figures(torch.bfloat16, "of_read") == grid
-    for dtype in (torch.float32, torch.bfloat16, torch.int8, torch.float8_e4m3fn):
-        assert figures(dtype, "over_gather") == grid
-    for dtype in (torch.int8, torch.float8_e4m3fn):
-        assert figures(dtype, "over_unquantized") == grid
-    for dtype in (torch.float32, torch.bfloat16):
-        assert figures(dtype, "over_dense") == {(2048, 1)}
-
-
-def test_unserved_workload_says_why_and_is_short() -> None:
-    case = replace(TINY, dtype=torch.float64, limits=(Limit("of_read", 0.7),))
-    found = Measurement(case, skipped="float64: none computes it")
-
-    (verdict,) = speed.verdicts([found])
-
-    assert found.line["skipped"] == "float64: none computes it"
-    assert (verdict.figure, verdict.found, verdict.word) == (
-        "of_read",
-        "float64: none computes it",
-        "SHORT",
-    )
-    assert next(speed.verdicts([replace(found, case=TINY)])).is_met is None
-
-
 def test_unknown_backend_measures_nothing() -> None:
     assert speed.measure(TINY, SHORT, "nowhere").skipped == "there is no backend nowhere"
 
@@ -183,63 +179,6 @@ def test_workload_that_memory_does_not_hold_is_skipped(monkeypatch: pytest.Monke
 
     assert found.skipped.startswith("memory: ")
     assert found.skipped.endswith(" MiB needed, 1 MiB available")
-
-
-@pytest.mark.parametrize(
-    ("found", "is_most", "word"),
-    [(0.71, False, "met"), (0.69, False, "SHORT"), (0.69, True, "met"), (0.71, True, "SHORT")],
-)
-def test_limits_are_least_or_most(found: float, *, is_most: bool, word: str) -> None:
-    case = replace(TINY, limits=(Limit("of_read", 0.7, is_most),))
-
-    table = speed.verdict_table([Measurement(case, figures={"of_read": found})])
-
-    row = table.splitlines()[1]
-    assert row.endswith(word)
-    assert f"{found:.2f}" in row
-    assert table.endswith(f"{int(word == 'met')} of 1 limits are met")
-
-
-@pytest.mark.parametrize(("least", "status"), [(0.0, 0), (1e9, 1)])
-def test_the_command_prints_lines_then_the_table(
-    least: float, status: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    case = replace(TINY, limits=(Limit("over_gather", least),))
-    options = ["--check", "--rounds", "2", "--round-ms", "0.1", "--case", "decode"]
-
-    assert bench.main(options, [case, replace(case, kind="prefill")]) == status
-
-    machine, line, empty, *rows = capsys.readouterr().out.splitlines()
-    assert json.loads(machine)["threads"] == torch.get_num_threads()
-    assert json.loads(line)["figures"]["over_gather"] > 0
-    assert empty == ""
-    assert rows[0].split() == ["workload", "figure", "found", "limit"]
-    assert f"{1 - status} of 1 limits are met" in rows
-
-
-def test_filters_choose_workloads(capsys: pytest.CaptureFixture[str]) -> None:
-    cases = [TINY, replace(TINY, rows=2), replace(TINY, past=5), replace(TINY, past=200_000)]
-
-    bench.main(["--rounds", "1", "--quick", "--rows", "3", "--context", "38"], cases)
-
-    printed = capsys.readouterr().out.splitlines()
-    _, *lines = [json.loads(each) for each in printed if each.startswith("{")]
-    assert [(each["rows"], each["past"]) for each in lines] == [(3, 37)]
-
-
-@pytest.mark.parametrize(
-    ("before", "behind", "is_disturbed"),
-    [(0.3, 2.1, False), (1.9, 2.1, True), (0.3, 3.4, True)],
-)
-def test_a_machine_with_other_work_is_reported(
-    before: float, behind: float, *, is_disturbed: bool
-) -> None:
-    machine = replace(speed.Machine.here(), cores=2, threads=2, load=before)
-
-    warning = machine.warning(behind)
-
-    words = f"load {before} before the run and {behind} behind it on 2 cores: other work has "
-    assert warning == (f"{words}disturbed these figures" if is_disturbed else "")
 
 
 def test_the_machine_has_a_last_level_cache() -> None:

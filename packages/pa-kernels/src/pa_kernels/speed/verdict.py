@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pa_kernels.speed.case import Limit
 from pa_kernels.speed.measurement import Measurement
 
 _SHOWN = ("of_read", "over_gather", "over_unquantized", "over_dense", "run_us", "direct_us")
@@ -29,23 +30,26 @@ class Verdict:
 def verdicts(measurements: Sequence[Measurement]) -> Iterator[Verdict]:
     """Yield every figure that is a comparison; a limited one that was not measured is short."""
     for each in measurements:
-        case = each.case
-        limits = {limit.figure: limit for limit in case.limits}
+        limits = {limit.figure: limit for limit in each.case.limits}
         if each.skipped and not limits:
-            yield Verdict(case.label, "", each.skipped, "", None)
-        for figure in _SHOWN:
-            limit = limits.get(figure)
-            text = "" if limit is None else f"{'<=' if limit.is_most else '>='} {limit.value:g}"
-            if each.skipped and limit is not None:
-                yield Verdict(case.label, figure, each.skipped, text, is_met=False)
-            elif figure in each.figures:
-                value = each.figures[figure]
-                is_met = None if limit is None else limit.is_met(value)
-                found = f"{value:.2f}"
-                if figure in _SHOWN[:4]:
-                    group = figure.partition("_")[2]
-                    found += f" ({each.fastest[group]})" if group in each.fastest else ""
-                yield Verdict(case.label, figure, found, text, is_met)
+            yield Verdict(each.case.label, "", each.skipped, "", None)
+        # A limit on any other figure is judged as well: none is lost because nobody shows it.
+        for figure in dict.fromkeys((*_SHOWN, *limits)):
+            if figure in limits or (figure in each.figures and not each.skipped):
+                yield _verdict(each, figure, limits.get(figure))
+
+
+def _verdict(measurement: Measurement, figure: str, limit: Limit | None) -> Verdict:
+    label = measurement.case.label
+    text = "" if limit is None else f"{'<=' if limit.is_most else '>='} {limit.value:g}"
+    if measurement.skipped or figure not in measurement.figures:
+        return Verdict(label, figure, measurement.skipped or "not measured", text, is_met=False)
+    value = measurement.figures[figure]
+    found = f"{value:.2f}"
+    group = figure.partition("_")[2]
+    if figure in _SHOWN[:4] and group in measurement.fastest:
+        found += f" ({measurement.fastest[group]})"
+    return Verdict(label, figure, found, text, None if limit is None else limit.is_met(value))
 
 
 def verdict_table(measurements: Sequence[Measurement]) -> str:
