@@ -116,7 +116,8 @@ static inline KeyRange split_range(const Segment& segment, int64_t split) {
   return range;
 }
 
-// Keys that a token may see: the window, the token's own position, the row's end.
+// Keys that a token may see: the window, the token's own position, the row's end. Empty ones lie
+// inside the row too.
 static inline KeyRange visible_keys(const CallShape& shape, const CallBuffers& buffers,
                                     int64_t row, int64_t token) {
   const int64_t past = buffers.past[row];
@@ -128,6 +129,8 @@ static inline KeyRange visible_keys(const CallShape& shape, const CallBuffers& b
   if (shape.window_tokens > 0 && position + 1 > shape.window_tokens) {
     range.begin = position + 1 - shape.window_tokens;
   }
+  // A position given by the caller may have left every key of its row behind.
+  if (range.begin > range.end) range.begin = range.end;
   return range;
 }
 

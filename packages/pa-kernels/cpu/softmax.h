@@ -108,7 +108,9 @@ template <typename T>
 inline float final_factor(const CallBuffers& buffers, int64_t head, float highest, float total) {
   if (total == 0.0F) return 0.0F;
   if (buffers.head_sink == nullptr) return 1.0F / total;
-  const float sink = to_float(static_cast<const T*>(buffers.head_sink)[head]) * kLog2E;
+  const float given = to_float(static_cast<const T*>(buffers.head_sink)[head]);
+  float sink = given * kLog2E;
+  if (sink == kInfinity && given < kInfinity) sink = given;  // above any logit as well
   const float reference = sink > highest ? sink : highest;
   const float keep = exp2(highest - reference);
   return keep / (total * keep + exp2(sink - reference));

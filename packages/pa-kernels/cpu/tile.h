@@ -33,7 +33,7 @@ inline Tile locate_tile(const CallShape& shape, const int32_t* table, int64_t fi
   Tile tile;
   tile.first = first;
   for (int64_t& slot : tile.slot) slot = -1;
-  if (first >= wanted.end) return tile;
+  if (first >= wanted.end || wanted.begin >= wanted.end) return tile;
   tile.begin = static_cast<int>(greater(wanted.begin - first, 0));
   tile.end = static_cast<int>(smaller(wanted.end - first, keys));
   for (int group = 0; group < kTileGroups; ++group) {

@@ -50,6 +50,22 @@ def exact(problem: PagedProblem) -> Tensor:
 
 
 @pytest.mark.parametrize("kernel", HOST, ids=str)
+@pytest.mark.parametrize("seed", range(6))
+def test_values_that_cancel_cost_a_rounding_of_their_size(kernel: Kernel, seed: int) -> None:
+    problem = random_paged_problem(seed, replace(PLAIN, rows=((63, 2), (300, 5))))
+    assert problem.inputs.value is not None
+    assert problem.inputs.value_cache is not None
+    for values in (problem.inputs.value, problem.inputs.value_cache.flatten(0, 1)):
+        values[0::2], values[1::2] = 1.0, -1.0
+
+    found = kernel.output(problem)
+
+    # A weight is off by 2^-9 of itself at most, and the output is rounded by as much.
+    error = (found.double() - exact(problem)).abs()
+    assert float(error.max()) <= 2 * 2.0**-9
+
+
+@pytest.mark.parametrize("kernel", HOST, ids=str)
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
 def test_the_largest_error_is_at_most_twice_that_of_rounding_the_output(
     options: ProblemOptions, kernel: Kernel

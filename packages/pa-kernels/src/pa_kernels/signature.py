@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from operator import attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
@@ -12,6 +12,7 @@ import torch
 from pa_spec import (
     CallSignature,
     ElementType,
+    InputUnusable,
     PagedAttentionAttributes,
     PagedAttentionInputs,
     TensorSignature,
@@ -41,6 +42,12 @@ _ELEMENT_TYPES = {dtype: element_type for element_type, dtype in DTYPES.items()}
 INPUT_NAMES = tuple(field.name for field in fields(PagedAttentionInputs))
 """Inputs of the operator, in order."""
 
+_REQUIRED = tuple(
+    index
+    for index, field in enumerate(fields(PagedAttentionInputs))
+    if field.default is MISSING and "None" not in str(field.type)
+)
+
 input_values = attrgetter(*INPUT_NAMES)
 """All inputs of a call as a tuple: of tensors, or of signatures."""
 
@@ -68,6 +75,8 @@ def layout_of(
 ) -> CallLayout:
     """Collect what a signature is made of; raises nothing, reads no device value."""
     tensors: tuple[Tensor | None, ...] = input_values(inputs)
+    if not all(isinstance(tensors[index], Tensor) for index in _REQUIRED):
+        _refuse_missing(tensors)
     metadata = inputs.attention_metadata
     if metadata is not None and metadata.device.type != "cpu":
         metadata = None  # refused by its device (V102): its values are not for the host
@@ -78,6 +87,13 @@ def layout_of(
         attributes,
         output_qk_type,
     )
+
+
+def _refuse_missing(tensors: tuple[object, ...]) -> None:
+    for index in _REQUIRED:
+        if not isinstance(tensors[index], Tensor):
+            found = "nothing" if tensors[index] is None else type(tensors[index]).__name__
+            raise InputUnusable(INPUT_NAMES[index], found, "a tensor")
 
 
 def signature_of(

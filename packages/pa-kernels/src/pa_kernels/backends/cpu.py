@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import final
 
 import torch
 from pa_spec import (
     CallSignature,
     ElementType,
+    InputUnusable,
     PagedAttentionAttributes,
+    PagedAttentionError,
     PagedAttentionInputs,
     PagedAttentionOutputs,
     QuantType,
     TensorSignature,
-    rules,
 )
 from torch import Tensor
 
@@ -60,11 +62,13 @@ class CpuBackend:
 class CpuPlan:
     """One prepared call: constants are in C++, `run` passes addresses."""
 
-    __slots__ = ("_attributes", "_call", "_key_offset", "_value_offset")
+    __slots__ = ("_attributes", "_call", "_has_strided_scale", "_key_offset", "_value_offset")
 
     def __init__(self, signature: CallSignature, unit: str) -> None:
         shape = _shape_of(signature)
         self._attributes = signature.attributes
+        scales = (signature.inputs.k_scale, signature.inputs.v_scale)
+        self._has_strided_scale = any(each is not None and each.row_stride for each in scales)
         self._call = _cpu.PreparedCall(shape, unit)
         itemsize = signature.inputs.query.element_type.itemsize
         # Packed rows: query heads, key heads, value heads.
@@ -81,6 +85,8 @@ class CpuPlan:
 
         Raises ContractViolation (V65, V66, V105) before the first store.
         """
+        if self._has_strided_scale:
+            inputs = _with_whole_scales(inputs)
         query = inputs.query.data_ptr()
         value_cache, value_scale = inputs.value_cache, inputs.v_scale
         if inputs.key is None:
@@ -110,11 +116,12 @@ class CpuPlan:
             _address(value_scale),
             out.output.data_ptr(),
         )
+        if not all(pointers[index] for index in _NEEDED):
+            _check_memory(inputs)
         refused = self._call.run(pointers, torch.get_num_threads())
         if refused is not None:
             check_host_values(inputs, self._attributes)
-            found = f"{refused[2]}"
-            raise rules()["V65"].violation("past_seqlens", found, "capacity", capacity=refused[3])
+            raise PagedAttentionError(f"the cpu backend refused a call: status and place {refused}")
 
 
 def _limits(signature: CallSignature) -> Iterator[str]:
@@ -125,6 +132,27 @@ def _limits(signature: CallSignature) -> Iterator[str]:
         yield "attention_bias: the cpu backend adds none to its logits"
     if attributes.qk_output:
         yield f"qk_output {attributes.qk_output}: the cpu backend keeps no score matrix"
+
+
+_LARGEST, _SMALLEST = torch.finfo(torch.float32).max, torch.finfo(torch.float32).tiny
+
+_NEEDED = (0, 1, 3, 4, 5, 6, 7, 17)
+"""Addresses that no call with tokens is without, unless the tensor has no elements."""
+
+
+def _check_memory(inputs: PagedAttentionInputs[Tensor]) -> None:
+    for name, tensor in inputs.named():
+        if tensor is not None and tensor.numel() > 0 and tensor.data_ptr() == 0:
+            raise InputUnusable(name, "a tensor without memory", "a tensor that holds its values")
+
+
+def _with_whole_scales(inputs: PagedAttentionInputs[Tensor]) -> PagedAttentionInputs[Tensor]:
+    k_scale, v_scale = inputs.k_scale, inputs.v_scale
+    return replace(
+        inputs,
+        k_scale=None if k_scale is None else k_scale.contiguous(),
+        v_scale=None if v_scale is None else v_scale.contiguous(),
+    )
 
 
 def _address(tensor: Tensor | None) -> int:
@@ -156,9 +184,10 @@ def _shape_of(signature: CallSignature) -> _cpu.CallShape:
     shape.key_scaling = _SCALINGS[attributes.k_quant_type]
     value_type = attributes.k_quant_type if geometry.is_latent else attributes.v_quant_type
     shape.value_scaling = _SCALINGS[value_type]
-    shape.scale = geometry.scale
-    shape.softcap = attributes.softcap
-    shape.norm_epsilon = attributes.qk_norm_epsilon
+    # What is finite or above 0 stays so in the kernels' float32.
+    shape.scale = min(max(geometry.scale, -_LARGEST / 2), _LARGEST / 2)
+    shape.softcap = min(max(attributes.softcap, _SMALLEST), _LARGEST) if attributes.softcap else 0.0
+    shape.norm_epsilon = min(max(attributes.qk_norm_epsilon, _SMALLEST), _LARGEST)
     _set_rotary(shape, attributes, inputs)
     return shape
 

@@ -9,6 +9,7 @@ from typing import final
 import torch
 from pa_spec import (
     CallSignature,
+    InputUnusable,
     PagedAttentionAttributes,
     PagedAttentionInputs,
     PagedAttentionOutputs,
@@ -54,7 +55,7 @@ class ReferenceBackend:
         needed = signature.output_qk_type.itemsize
         for extent in CallGeometry.of(signature).output_qk_shape:
             needed *= extent
-        limit = int(os.environ.get(OUTPUT_QK_LIMIT_VARIABLE, _OUTPUT_QK_LIMIT_BYTES))
+        limit = _output_qk_limit()
         if needed > limit:
             return f"output_qk: {needed} bytes, at most {limit} ({OUTPUT_QK_LIMIT_VARIABLE}, V70)"
         return None
@@ -62,3 +63,10 @@ class ReferenceBackend:
     def prepare(self, signature: CallSignature) -> ReferencePlan:
         """Keep the attributes; the oracle sizes nothing ahead."""
         return ReferencePlan(signature.attributes)
+
+
+def _output_qk_limit() -> int:
+    text = os.environ.get(OUTPUT_QK_LIMIT_VARIABLE, str(_OUTPUT_QK_LIMIT_BYTES))
+    if not text.strip().isdecimal():
+        raise InputUnusable(OUTPUT_QK_LIMIT_VARIABLE, repr(text), "a whole number of bytes")
+    return int(text)

@@ -54,7 +54,8 @@ def attend_row(
     tokens, kv_heads = row.query.shape[0], geometry.kv_num_heads
     grouped = row.query.reshape(tokens, kv_heads, -1, geometry.head_size)
     logits = torch.einsum("nkgd,mkd->kgnm", grouped, key).flatten(0, 1) * geometry.scale
-    if attributes.softcap > 0:
+    # A softcap that the computation cannot hold is above any of its logits.
+    if 0 < attributes.softcap <= torch.finfo(dtype).max:
         logits = attributes.softcap * torch.tanh(logits / attributes.softcap)
     if inputs.attention_bias is not None:
         logits = logits + _bias(row, inputs.attention_bias).to(dtype)
