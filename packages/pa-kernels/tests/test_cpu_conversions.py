@@ -30,7 +30,7 @@ def every_code(dtype: torch.dtype) -> Tensor:
 
 def between(values: Tensor) -> Tensor:
     """Every value, the midpoints of neighbours, and the numbers beside those."""
-    finite = values[torch.isfinite(values)].unique()
+    finite = torch.unique(values[torch.isfinite(values)])
     middle = (finite[1:].double() + finite[:-1].double()).div(2).float()
     infinity = torch.tensor(torch.inf)
     return torch.cat(
