@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from pa_spec import InputUnusable
@@ -19,12 +19,15 @@ from pa_kernels.state.inputs import (
 ACTIVATIONS = ("none", "silu", "swish")
 ELEMENT_TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
+_DELTA_REQUIRED = ("query", "key", "value", "cumulative_sequence_length", "decay", "beta")
+_LARGEST = torch.finfo(torch.float32).max
+
 
 def check_causal_conv(inputs: CausalConvInputs, activation: str) -> None:
     """Raise InputUnusable, naming the tensor, unless the call is one of a causal convolution."""
     x, weight = inputs.input, inputs.weight
-    if activation not in ACTIVATIONS:
-        raise InputUnusable("activation", f"{activation!r}", ", ".join(ACTIVATIONS))
+    check_activation(activation)
+    _check_given(inputs, ("input", "weight", "cumulative_sequence_length"))
     _check_activations("input", x, 2)
     channels = x.shape[1]
     if weight.dim() not in (2, 3) or (weight.dim() == 3 and weight.shape[1] != 1):
@@ -42,9 +45,16 @@ def check_causal_conv(inputs: CausalConvInputs, activation: str) -> None:
     _check_state(inputs.initial_state, inputs.pool, (rows, channels, taps - 1), x)
 
 
+def check_activation(activation: str) -> None:
+    """Raise InputUnusable for a name that is no activation of the convolution."""
+    if activation not in ACTIVATIONS:
+        raise InputUnusable("activation", f"{activation!r}", ", ".join(ACTIVATIONS))
+
+
 def check_gated_delta_net(inputs: GatedDeltaNetInputs, attributes: GatedDeltaNetAttributes) -> None:
     """Raise InputUnusable, naming the tensor, unless the call is one of the gated delta rule."""
     query, key, value = inputs.query, inputs.key, inputs.value
+    _check_given(inputs, _DELTA_REQUIRED)
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         _check_activations(name, tensor, 3)
         if tensor.dtype != query.dtype or tensor.device != query.device:
@@ -55,8 +65,11 @@ def check_gated_delta_net(inputs: GatedDeltaNetInputs, attributes: GatedDeltaNet
     _check_shape("key", key, tuple(query.shape))
     if value.shape[0] != tokens:
         raise _wrong_shape("value", value, f"[T={tokens}, Hv, Dv]")
-    if 0 in query.shape[1:] or 0 in value.shape[1:] or heads % key_heads:
-        allowed = f"heads that are a multiple of the {key_heads} of key, and none of size 0"
+    for name, tensor in (("query", query), ("value", value)):
+        if 0 in tensor.shape[1:]:
+            raise _wrong_shape(name, tensor, "at least one head of at least one number")
+    if heads % key_heads:
+        allowed = f"Hv={heads} a multiple of key's Hk={key_heads}"
         raise _wrong_shape("value", value, allowed)
     for name, tensor in _gates(inputs):
         _check_dense(name, tensor, (torch.float32, query.dtype), query.device, dense_rows=False)
@@ -65,7 +78,7 @@ def check_gated_delta_net(inputs: GatedDeltaNetInputs, attributes: GatedDeltaNet
     if (inputs.a_log is None) != (inputs.dt_bias is None):
         missing = "a_log" if inputs.a_log is None else "dt_bias"
         raise InputUnusable(missing, "missing", "a_log and dt_bias together, or neither")
-    _check_numbers(attributes)
+    check_numbers(attributes)
     rows = _check_boundaries(inputs.cumulative_sequence_length, query.device)
     shape = (rows, heads, value.shape[2], query.shape[2])
     _check_state(inputs.initial_state, inputs.pool, shape, query)
@@ -78,12 +91,22 @@ def _gates(inputs: GatedDeltaNetInputs) -> Iterator[tuple[str, Tensor]]:
             yield name, tensor
 
 
-def _check_numbers(attributes: GatedDeltaNetAttributes) -> None:
-    if not math.isfinite(attributes.scale):
-        raise InputUnusable("scale", f"{attributes.scale}", "a finite number")
-    epsilon = attributes.l2norm_epsilon
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise InputUnusable("l2norm_epsilon", f"{epsilon}", "a finite number of at least 0")
+def check_numbers(attributes: GatedDeltaNetAttributes) -> None:
+    """Raise InputUnusable for attributes that are no numbers of float32, or a negative epsilon."""
+    for name, least in (("scale", -_LARGEST), ("l2norm_epsilon", 0.0)):
+        number: object = getattr(attributes, name)
+        if not isinstance(number, int | float) or not least <= number <= _LARGEST:
+            allowed = "a finite number of float32"
+            allowed += " of at least 0" if least == 0 else ""
+            raise InputUnusable(name, f"{number!r}", allowed)
+
+
+def _check_given(inputs: CausalConvInputs | GatedDeltaNetInputs, required: Sequence[str]) -> None:
+    for name in required:
+        given: object = getattr(inputs, name)
+        if not isinstance(given, Tensor):
+            found = "missing" if given is None else f"a {type(given).__name__}"
+            raise InputUnusable(name, found, "a tensor")
 
 
 def _check_activations(name: str, tensor: Tensor, rank: int) -> None:
@@ -137,6 +160,7 @@ def _check_state(
     if pool is None:
         return
     rows, row = shape[0], shape[1:]
+    _check_writable(pool.states)
     _check_dense("pool", pool.states, (dtype,), x.device)
     leading = pool.states.dim() - len(row)
     if leading not in (1, 2) or tuple(pool.states.shape[leading:]) != row:
@@ -146,6 +170,14 @@ def _check_state(
     for name, numbers in (("read_rows", pool.read_rows), ("write_rows", pool.write_rows)):
         _check_dense(name, numbers, (torch.int32,), x.device)
         _check_shape(name, numbers, (rows,))
+
+
+def _check_writable(states: Tensor) -> None:
+    if states.requires_grad:
+        allowed = "a pool without gradients: it is overwritten, and there is no backward"
+        raise InputUnusable("pool", "requires grad", allowed)
+    if states.is_neg():
+        raise InputUnusable("pool", "a negated view", "the memory itself, which is written")
 
 
 def _check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:

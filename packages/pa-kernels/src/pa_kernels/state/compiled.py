@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import final
+from dataclasses import fields, replace
+from typing import TypeVar, final
 
 import torch
 from pa_spec import InputUnusable
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from pa_kernels import _cpu
 from pa_kernels.state.inputs import (
@@ -25,6 +27,7 @@ _DTYPES = {
     torch.float16: _cpu.Dtype.FLOAT16,
 }
 _NO_NORM = -1.0
+_Inputs = TypeVar("_Inputs", CausalConvInputs, GatedDeltaNetInputs)
 
 
 @final
@@ -42,6 +45,7 @@ class CompiledStates:
 
     def causal_conv(self, inputs: CausalConvInputs, activation: str) -> StateOutputs:
         """Convolve; the pool is updated in place."""
+        inputs = _without_negation(inputs)
         x = inputs.input
         tokens, channels = x.shape
         taps = inputs.weight.shape[-1]
@@ -65,12 +69,14 @@ class CompiledStates:
         )
         if not accepted:
             _refuse(inputs.cumulative_sequence_length, tokens, flatten_banks(pool, row_axes=2))
+        _tell_written(pool)
         return StateOutputs(output, final)
 
     def gated_delta_net(
         self, inputs: GatedDeltaNetInputs, attributes: GatedDeltaNetAttributes
     ) -> StateOutputs:
         """Apply the rule in chunks, or token by token where there are few; updates the pool."""
+        inputs = _without_negation(inputs)
         query, key, value = inputs.query, inputs.key, inputs.value
         tokens, key_heads, key_size = key.shape
         heads, value_size = value.shape[1:]
@@ -100,7 +106,25 @@ class CompiledStates:
         )
         if not accepted:
             _refuse(inputs.cumulative_sequence_length, tokens, flatten_banks(pool, row_axes=3))
+        _tell_written(pool)
         return StateOutputs(output, final)
+
+
+def _without_negation(inputs: _Inputs) -> _Inputs:
+    """Write out tensors whose memory holds the opposite numbers, as torch._neg_view gives them."""
+    given = ((each.name, getattr(inputs, each.name)) for each in fields(inputs))
+    negated = {
+        name: tensor.resolve_neg()
+        for name, tensor in given
+        if isinstance(tensor, Tensor) and tensor.is_neg()
+    }
+    return replace(inputs, **negated) if negated else inputs  # type: ignore[arg-type]
+
+
+def _tell_written(pool: StatePool | None) -> None:
+    # As an in-place operator of torch: a backward that saved the pool must find it changed.
+    if pool is not None:
+        increment_version(pool.states)
 
 
 def _state_addresses(

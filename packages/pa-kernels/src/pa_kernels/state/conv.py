@@ -15,6 +15,7 @@ def varlen_causal_conv(
     activation: none | silu | swish (which are one). backend: name of the one to use, None = the
     first that serves the device. A pool is updated in place; sequences without tokens keep their
     state. The bits of the compiled backend do not depend on how a sequence is divided into calls.
+    There is no backward: results are detached from inputs that require grad.
 
     Raises InputUnusable, naming the tensor, before anything has changed.
     """

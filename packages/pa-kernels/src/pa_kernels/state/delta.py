@@ -18,8 +18,8 @@ def gated_delta_net(
     transpose [Dv, Dk] in float32. backend: name of the one to use, None = the first that serves
     the device. A pool is updated in place; sequences without tokens keep their state. A division
     of a sequence into calls at multiples of DELTA_CHUNK_TOKENS gives the same bits, any other one
-    the same values up to rounding. Where a factor in a chunk is above 1 (g > 0) the compiled backend
-    takes that chunk's tokens one by one.
+    the same values up to rounding. A chunk in which a head's state grows (any g > 0) is done token
+    by token. There is no backward: results are detached from inputs that require grad.
 
     Raises InputUnusable, naming the tensor, before anything has changed.
     """

@@ -14,8 +14,8 @@ DELTA_CHUNK_TOKENS = 64
 class StatePool:
     """States of many sequences in one tensor, and which of them the rows of a call use.
 
-    states: [2, slots, *row] or [slots, *row], contiguous, written in place. A row of the pool is
-    numbered over the leading axes: bank * slots + slot.
+    states: [2, slots, *row] or [slots, *row], contiguous, written in place and therefore without
+    gradients. A row of the pool is numbered over the leading axes: bank * slots + slot.
     read_rows: [B] int32, where each sequence's state is; -1 = it starts from zeros.
     write_rows: [B] int32, where its new state goes; -1 = nowhere. No row is written twice.
 

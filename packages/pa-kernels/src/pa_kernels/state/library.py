@@ -2,7 +2,9 @@
 
 Importing this module registers them. They are the functions of the same name with flat arguments:
 the inputs by position or name, a pool as pool, read_rows and write_rows, the attributes by name.
-The second result is the final state, empty where a pool takes it.
+The second result is the final state, empty where a pool takes it. Calls are checked while they are
+traced where every extent is known, and when they run. They have no backward: torch refuses to
+differentiate through them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import torch
 from pa_spec import InputUnusable
 from torch import Tensor
 
+from pa_kernels.state.checks import check_activation, check_causal_conv, check_gated_delta_net
 from pa_kernels.state.conv import varlen_causal_conv
 from pa_kernels.state.delta import gated_delta_net
 from pa_kernels.state.inputs import (
@@ -51,14 +54,15 @@ def _causal_conv(*tensors: Tensor | None, activation: str = "none") -> tuple[Ten
 
 
 def _fake_causal_conv(*tensors: Tensor | None, activation: str = "none") -> tuple[Tensor, Tensor]:
-    del activation
     given = dict(zip(_CONV_INPUTS + _POOL, tensors, strict=False))
-    x, weight, boundaries = tensors[:3]
-    assert x is not None
-    assert weight is not None
-    assert boundaries is not None
+    pool = _take_pool(given)
+    inputs = CausalConvInputs(**given, pool=pool)  # type: ignore[arg-type]
+    check_activation(activation)
+    if _is_static(tensors):
+        check_causal_conv(inputs, activation)
+    x, weight, boundaries = inputs.input, inputs.weight, inputs.cumulative_sequence_length
     output = x.new_empty(x.shape)
-    if given.get("pool") is not None:
+    if pool is not None:
         return output, x.new_empty(0)
     return output, x.new_empty(boundaries.shape[0] - 1, x.shape[1], weight.shape[-1] - 1)
 
@@ -76,19 +80,34 @@ def _gated_delta(
     return _pair(gated_delta_net(inputs, attributes), torch.float32)
 
 
-def _fake_gated_delta(*tensors: Tensor | None, **attributes: float | bool) -> tuple[Tensor, Tensor]:
-    del attributes
+def _fake_gated_delta(
+    *tensors: Tensor | None,
+    scale: float = 0.0,
+    qk_l2norm: bool = False,
+    l2norm_epsilon: float = 1e-6,
+) -> tuple[Tensor, Tensor]:
     given = dict(zip(_DELTA_INPUTS + _POOL, tensors, strict=False))
-    query, value = tensors[0], tensors[2]
-    boundaries = given["cumulative_sequence_length"]
-    assert query is not None
-    assert value is not None
-    assert boundaries is not None
+    pool = _take_pool(given)
+    inputs = GatedDeltaNetInputs(**given, pool=pool)  # type: ignore[arg-type]
+    if _is_static(tensors):
+        attributes = GatedDeltaNetAttributes(scale, qk_l2norm, l2norm_epsilon)
+        check_gated_delta_net(inputs, attributes)
+    query, value = inputs.query, inputs.value
     output = value.new_empty(value.shape)
-    if given.get("pool") is not None:
+    if pool is not None:
         return output, value.new_empty(0, dtype=torch.float32)
-    shape = (boundaries.shape[0] - 1, *value.shape[1:], query.shape[2])
+    rows = inputs.cumulative_sequence_length.shape[0] - 1
+    shape = (rows, *value.shape[1:], query.shape[2])
     return output, value.new_empty(shape, dtype=torch.float32)
+
+
+def _is_static(tensors: tuple[Tensor | None, ...]) -> bool:
+    """Tell whether checks may compare: of an extent that varies, that would fix it for the graph.
+
+    The call itself checks in any case.
+    """
+    given = [tensor for tensor in tensors if tensor is not None]
+    return all(isinstance(each, int) for one in given for each in (*one.shape, *one.stride()))
 
 
 def _take_pool(given: dict[str, Tensor | None]) -> StatePool | None:
