@@ -10,6 +10,7 @@ little as one that no test notices: the list must be mended.
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import signal
@@ -48,6 +49,16 @@ class Verdict:
     output: str = ""
 
 
+def renew(source: str | Path, target: str | Path) -> None:
+    """Copy a file unless the same text is there; what changes is then younger than any object.
+
+    A file that a mutation changed must not look older than the object compiled from the mutation:
+    ninja would keep that object. One that stays spares compiling it again.
+    """
+    if not Path(target).is_file() or not filecmp.cmp(source, target, shallow=False):
+        shutil.copyfile(source, target)
+
+
 class Copy:
     """A copy of the package in which files change and change back.
 
@@ -57,15 +68,20 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.package = folder / "packages" / "pa-kernels"
         self._folder = folder
-        shutil.rmtree(folder / "packages", ignore_errors=True)
-        self.package.mkdir(parents=True)
+        self.package.mkdir(parents=True, exist_ok=True)
+        for path in [each for each in self.package.rglob("*") if each.is_file()]:
+            # What the package no longer has, and the _cpu of an earlier run's last mutation.
+            if path.suffix == ".so" or not (PACKAGE / path.relative_to(self.package)).is_file():
+                path.unlink()
         for name in COPIED:
             source, target = PACKAGE / name, self.package / name
             if source.is_dir():
                 ignored = shutil.ignore_patterns("__pycache__", "*.so", "gpu")
-                shutil.copytree(source, target, ignore=ignored)
+                shutil.copytree(
+                    source, target, ignore=ignored, copy_function=renew, dirs_exist_ok=True
+                )
             else:
-                shutil.copy2(source, target)
+                renew(source, target)
         shutil.copy2(ROOT / "pyproject.toml", folder / "pyproject.toml")
 
     def build(self, unit: str) -> subprocess.CompletedProcess[str]:
