@@ -74,6 +74,16 @@ def test_a_negated_view_in_a_delta_rule_keeps_its_sign(backend: StateBackend, na
     expect_bits(backend, result.output, expected.output)
 
 
+def test_negated_row_numbers_are_taken_as_they_read(backend: StateBackend) -> None:
+    (pool, _), (twin, _) = pools(), pools()
+    view = StatePool(pool.states, negated(pool.read_rows), negated(pool.write_rows))
+
+    for each in (view, twin):
+        backend.causal_conv(replace(CONV, initial_state=None, pool=each), "none")
+
+    assert torch.equal(pool.states.nan_to_num(7.0), twin.states.nan_to_num(7.0))
+
+
 def test_the_imaginary_part_of_a_conjugate_is_a_gate_as_it_reads(backend: StateBackend) -> None:
     imaginary = torch.complex(DELTA.decay, -DELTA.decay).conj().imag
     assert imaginary.is_neg()

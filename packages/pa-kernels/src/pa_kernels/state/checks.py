@@ -101,7 +101,9 @@ def check_numbers(attributes: GatedDeltaNetAttributes) -> None:
             raise InputUnusable(name, f"{number!r}", allowed)
 
 
-def _check_given(inputs: CausalConvInputs | GatedDeltaNetInputs, required: Sequence[str]) -> None:
+def _check_given(
+    inputs: CausalConvInputs | GatedDeltaNetInputs | StatePool, required: Sequence[str]
+) -> None:
     for name in required:
         given: object = getattr(inputs, name)
         if not isinstance(given, Tensor):
@@ -160,6 +162,7 @@ def _check_state(
     if pool is None:
         return
     rows, row = shape[0], shape[1:]
+    _check_given(pool, ("states", "read_rows", "write_rows"))
     _check_writable(pool.states)
     _check_dense("pool", pool.states, (dtype,), x.device)
     leading = pool.states.dim() - len(row)

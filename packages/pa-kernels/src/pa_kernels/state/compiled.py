@@ -112,6 +112,10 @@ class CompiledStates:
 
 def _without_negation(inputs: _Inputs) -> _Inputs:
     """Write out tensors whose memory holds the opposite numbers, as torch._neg_view gives them."""
+    pool = inputs.pool
+    if pool is not None and (pool.read_rows.is_neg() or pool.write_rows.is_neg()):
+        rows = (pool.read_rows.resolve_neg(), pool.write_rows.resolve_neg())
+        inputs = replace(inputs, pool=StatePool(pool.states, *rows))
     given = ((each.name, getattr(inputs, each.name)) for each in fields(inputs))
     negated = {
         name: tensor.resolve_neg()
