@@ -14,7 +14,8 @@ struct Tile {
   int64_t first = 0;  // position of the tile's first key, a multiple of kGroupKeys
   int begin = 0;      // wanted keys, counted from `first`; none beyond the last tile
   int end = 0;
-  int64_t slot[kTileGroups] = {};  // slot of each group's first key; -1 = nothing to read there
+  int64_t slot[kTileGroups] = {-1, -1, -1, -1};  // of each group's first key; -1 = read nothing
+  static_assert(kTileGroups == 4, "every group begins as one with nothing to read");
 
   int groups() const { return (end + kGroupKeys - 1) / kGroupKeys; }
   // Wanted keys of one group, counted from `first`.
@@ -32,7 +33,6 @@ inline Tile locate_tile(const CallShape& shape, const int32_t* table, int64_t fi
                         KeyRange wanted, int64_t keys = kTileKeys) {
   Tile tile;
   tile.first = first;
-  for (int64_t& slot : tile.slot) slot = -1;
   if (first >= wanted.end || wanted.begin >= wanted.end) return tile;
   tile.begin = static_cast<int>(greater(wanted.begin - first, 0));
   tile.end = static_cast<int>(smaller(wanted.end - first, keys));
