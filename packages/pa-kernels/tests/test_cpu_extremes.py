@@ -22,7 +22,8 @@ CASES = {
 
 
 def with_attributes(problem: PagedProblem, **changed: float) -> PagedProblem:
-    return replace(problem, attributes=replace(problem.attributes, **changed))  # type: ignore[arg-type]
+    attributes = replace(problem.attributes, **changed)  # type: ignore[arg-type]
+    return replace(problem, attributes=attributes)
 
 
 @each_eligible(CASES)
@@ -129,7 +130,8 @@ def test_tensors_that_only_pretend_are_refused_by_name() -> None:
             name: None if tensor is None else mode.from_tensor(tensor)
             for name, tensor in problem.inputs.named()
         }
-        inputs: PagedAttentionInputs[Tensor] = PagedAttentionInputs(**fakes)  # type: ignore[arg-type]
+        inputs: PagedAttentionInputs[Tensor]
+        inputs = PagedAttentionInputs(**fakes)  # type: ignore[arg-type]
 
         with pytest.raises(InputUnusable, match="query: a tensor without memory"):
             call.run(inputs)
