@@ -152,8 +152,7 @@ struct DeltaHead {
     for (int64_t i = 0; i < chunk.tokens; ++i) {
       const DeltaToken token{chunk.queries + i * chunk.key_stride,
                              chunk.keys + i * chunk.key_stride,
-                             chunk.values + i * chunk.value_stride, chunk.factor[i],
-                             chunk.beta[i]};
+                             chunk.values + i * chunk.value_stride, chunk.factor[i], chunk.beta[i]};
       apply_token(token, from, to, call.value_size, call.key_size,
                   chunk.output + i * chunk.value_stride);
       from = to;
