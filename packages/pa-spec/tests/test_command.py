@@ -66,7 +66,7 @@ def test_every_id_can_be_shown() -> None:
         ("compatibility", "k_quant_type, v_quant_type | NONE"),
         ("metadata", "max_kv_len | how often the context is split"),
         ("backends", "cpu | qk output | 0 | qk_output {found}: the cpu backend keeps no score"),
-        ("matrix", "attention_bias | no | no | no | planned | no | yes"),
+        ("matrix", "attention_bias | no | no | no | planned | no ("),
         ("findings", "file.not_json: "),
         ("decisions", "bias_after_softcap: After it."),
         ("rules", "V106: "),
