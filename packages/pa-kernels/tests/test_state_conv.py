@@ -49,8 +49,8 @@ def test_two_channels_by_hand(backend: StateBackend, dtype: torch.dtype) -> None
 
     # 10 + 4 + 2*5 + 3*6 and 10 + 5 + 2*6 + 3*7; 0.5*2 - 1 and 0.5*8 - 0.
     assert result.output.tolist() == [[42.0, 0.0], [48.0, 4.0]]
-    assert result.final_state is not None
-    assert result.final_state.tolist() == [[[6.0, 7.0], [1.0, 0.0]]]
+    assert _final(result.final_state).tolist() == [[[6.0, 7.0], [1.0, 0.0]]]
+    assert (result.output.dtype, _final(result.final_state).dtype) == (dtype, dtype)
 
 
 @pytest.mark.parametrize("activation", ["silu", "swish"])

@@ -121,6 +121,40 @@ def test_epsilon_stands_under_the_root_by_hand(backend: StateBackend) -> None:
     expect_close(result.final_state.flatten(), torch.tensor([3.0, 4.0]))
 
 
+@pytest.mark.parametrize("name", ["cpu", "reference"])
+@pytest.mark.parametrize("tokens", [(0, 0), ()])
+def test_calls_without_tokens_return_the_states_they_got(
+    name: str, tokens: tuple[int, ...]
+) -> None:
+    conv = random_conv(1, ConvOptions(tokens=tokens, channels=8))
+    delta = random_delta(1, DeltaOptions(tokens=tokens, key_size=8, value_size=6))
+
+    convolved = varlen_causal_conv(conv, backend=name)
+    corrected = gated_delta_net(delta, backend=name)
+
+    assert (convolved.output.shape, corrected.output.shape) == ((0, 8), (0, 4, 6))
+    for result, inputs in ((convolved, conv), (corrected, delta)):
+        assert result.final_state is not None
+        assert inputs.initial_state is not None
+        assert torch.equal(result.final_state, inputs.initial_state)
+
+
+def test_a_pool_without_rows_serves_what_starts_from_zeros_and_is_dropped(
+    backend: StateBackend,
+) -> None:
+    conv = replace(CONV, initial_state=None)
+    delta = replace(DELTA, initial_state=None)
+    nowhere = int32(-1, -1)
+
+    convolved, corrected = (
+        replace(conv, pool=StatePool(torch.zeros(2, 0, 8, 3), nowhere, nowhere)),
+        replace(delta, pool=StatePool(torch.zeros(2, 0, 4, 6, 8), nowhere, nowhere)),
+    )
+
+    assert torch.equal(run(backend, convolved), run(backend, conv))
+    assert torch.equal(run(backend, corrected), run(backend, delta))
+
+
 @pytest.mark.parametrize("tokens", [6, 8])
 def test_values_of_fewer_and_of_more_tokens_are_refused(tokens: int) -> None:
     value = torch.zeros(tokens, 4, 6)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 import torch
 from pa_kernels import (
+    CausalConvInputs,
     GatedDeltaNetAttributes,
+    GatedDeltaNetInputs,
     StatePool,
     gated_delta_net,
     varlen_causal_conv,
 )
+from pa_kernels.testing import expect_close
 from pa_spec import InputUnusable
 from state_problem import ConvOptions, DeltaOptions, int32, random_conv, random_delta
 from torch import Tensor
@@ -94,6 +97,38 @@ def test_the_registered_delta_rule_equals_the_function() -> None:
     assert torch.equal(output, expected.output)
     assert expected.final_state is not None
     assert torch.equal(state, expected.final_state)
+
+
+def test_attributes_that_are_not_given_are_those_of_the_functions_by_hand() -> None:
+    # No activation: -2 stays -2. Both the query and the key of length 1/1000 become 1/sqrt(2) with
+    # an epsilon of a millionth; the scale of a key size of 4 is a half: 8 * 1/2 * 1/2.
+    conv = CausalConvInputs(torch.full((1, 1), -2.0), torch.ones(1, 1), int32(0, 1))
+    vector = torch.tensor([[[1e-3, 0.0, 0.0, 0.0]]])
+    one = torch.ones(1, 1)
+    delta = GatedDeltaNetInputs(vector, vector, torch.full((1, 1, 1), 8.0), int32(0, 1), -one, one)
+    tensors = (delta.query, delta.key, delta.value, int32(0, 1), delta.decay, delta.beta)
+
+    results = (
+        varlen_causal_conv(conv).output,
+        torch.ops.pa.varlen_causal_conv(conv.input, conv.weight, int32(0, 1))[0],
+        gated_delta_net(delta, GatedDeltaNetAttributes(qk_l2norm=True)).output,
+        torch.ops.pa.gated_delta_net(*tensors, qk_l2norm=True)[0],
+    )
+
+    for result, expected in zip(results, (-2.0, -2.0, 2.0, 2.0), strict=True):
+        expect_close(result.flatten(), torch.tensor([expected]))
+
+
+def test_a_schema_declares_the_defaults_of_the_functions() -> None:
+    # torch leaves out of a call what equals the schema's default: the function's own takes over.
+    declared = {
+        each.name: each.default_value
+        for operator in OPERATORS.values()
+        for each in operator.default._schema.arguments
+        if each.kwarg_only
+    }
+
+    assert declared == {"activation": "none"} | asdict(GatedDeltaNetAttributes())
 
 
 class Layer(torch.nn.Module):

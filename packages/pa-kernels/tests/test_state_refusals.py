@@ -133,12 +133,24 @@ BAD_CONV: dict[str, tuple[dict[str, Tensor | StatePool | None], str]] = {
     "element": ({"input": torch.zeros(5, 8).double()}, "input: torch.float64; allowed: float32"),
     "strides": ({"input": torch.zeros(8, 5).T}, r"input: strides \(1, 5\); allowed: tokens that"),
     "expanded": ({"input": torch.zeros(1, 8).expand(5, 8)}, r"input: strides \(0, 1\)"),
+    "overlapping": (
+        {"input": torch.zeros(36).as_strided((5, 8), (7, 1))},
+        r"input: strides \(7, 1\); allowed: tokens that are contiguous",
+    ),
     "weight": ({"weight": torch.zeros(7, 1, 4)}, r"weight: shape \[7, 1, 4\]; .* \[8, 1, 4\]"),
     "groups": ({"weight": torch.zeros(8, 2, 4)}, r"weight: shape .* \[C, 1, K\] or \[C, K\]"),
     "no taps": ({"weight": torch.zeros(8, 0)}, "weight: shape .* one channel and one tap"),
+    "no channels": (
+        {"input": torch.zeros(5, 0), "weight": torch.zeros(0, 4)},
+        "weight: shape .* one channel and one tap",
+    ),
     "weight type": ({"weight": torch.zeros(8, 4).half()}, "weight: torch.float16 on cpu"),
     "bias": ({"bias": torch.zeros(9)}, r"bias: shape \[9\]; allowed: \[8\]"),
     "bias type": ({"bias": torch.zeros(8).bfloat16()}, "bias: torch.bfloat16 on cpu"),
+    "bias device": (
+        {"bias": torch.zeros(8, device="meta")},
+        "bias: torch.float32 on meta; allowed: torch.float32 on cpu",
+    ),
     "state": ({"initial_state": torch.zeros(2, 8, 4)}, r"initial_state: .* \[2, 8, 3\]"),
     "state type": ({"initial_state": torch.zeros(2, 8, 3).half()}, "initial_state: torch.float16"),
     "lengths": ({"cumulative_sequence_length": torch.tensor([0, 2, 5])}, "torch.int64 on cpu"),
@@ -149,6 +161,10 @@ BAD_CONV: dict[str, tuple[dict[str, Tensor | StatePool | None], str]] = {
     "two states": ({"pool": _conv_pool(torch.zeros(2, 3, 8, 3))}, "given beside a pool"),
     "pool": (
         {"initial_state": None, "pool": _conv_pool(torch.zeros(2, 3, 8, 4))},
+        r"pool: shape .* \[2, slots, \*\[8, 3\]\] or \[slots, \*\[8, 3\]\]",
+    ),
+    "pool axes": (
+        {"initial_state": None, "pool": _conv_pool(torch.zeros(2, 2, 3, 8, 3))},
         r"pool: shape .* \[2, slots, \*\[8, 3\]\] or \[slots, \*\[8, 3\]\]",
     ),
     "pool strides": (
@@ -181,9 +197,14 @@ BAD_DELTA: dict[str, tuple[dict[str, Tensor | None], str]] = {
     "query": ({"query": torch.zeros(5, 8)}, r"query: shape \[5, 8\]; allowed: \[T, H, D\]"),
     "key": ({"key": torch.zeros(5, 2, 9)}, r"key: shape \[5, 2, 9\]; allowed: \[5, 2, 8\]"),
     "key type": ({"key": torch.zeros(5, 2, 8).half()}, "key: torch.float16 on cpu; .* as query is"),
+    "key device": (
+        {"key": torch.zeros(5, 2, 8, device="meta")},
+        "key: torch.float32 on meta; allowed: torch.float32 on cpu, as query is",
+    ),
     "tokens": ({"value": torch.zeros(4, 4, 6)}, r"value: shape .* \[T=5, Hv, Dv\]"),
     "heads": ({"value": torch.zeros(5, 3, 6)}, "value: shape .* Hv=3 a multiple of key's Hk=2"),
     "no heads": ({"value": torch.zeros(5, 0, 6)}, "value: shape .* at least one head"),
+    "no numbers": ({"value": torch.zeros(5, 4, 0)}, "value: shape .* of at least one number"),
     "inner": ({"value": torch.zeros(5, 6, 4).mT}, r"value: strides \(24, 1, 4\)"),
     "decay": ({"decay": torch.zeros(5, 2)}, r"decay: shape \[5, 2\]; allowed: \[5, 4\]"),
     "decay type": ({"decay": torch.zeros(5, 4).half()}, "decay: torch.float16 .* torch.float32"),

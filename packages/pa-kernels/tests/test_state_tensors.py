@@ -194,6 +194,16 @@ def test_a_backward_that_saved_the_pool_finds_it_changed() -> None:
         product.backward()  # type: ignore[no-untyped-call]
 
 
+def test_the_stride_of_a_single_token_means_nothing() -> None:
+    conv = random_conv(3, ConvOptions(tokens=(1,), channels=8))
+    delta = random_delta(3, DeltaOptions(tokens=(1,), key_size=8, value_size=6))
+    oddly = replace(conv, input=conv.input.as_strided((1, 8), (1, 1)))
+    stepped = replace(delta, value=delta.value.as_strided((1, 4, 6), (2, 6, 1)))
+
+    assert torch.equal(varlen_causal_conv(oddly).output, varlen_causal_conv(conv).output)
+    assert torch.equal(gated_delta_net(stepped).output, gated_delta_net(delta).output)
+
+
 def test_one_tap_has_a_pool_of_rows_without_numbers(backend: StateBackend) -> None:
     inputs = random_conv(2, ConvOptions(tokens=(2, 0, 5), channels=8, taps=1, has_state=False))
     pool = StatePool(torch.zeros(2, 3, 8, 0), int32(5, -1, 0), int32(0, 5, -1))

@@ -78,6 +78,22 @@ def test_a_traced_delta_rule_is_checked(
 
 
 @pytest.mark.parametrize("how", TRACED)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_traced_results_have_the_types_of_real_ones(dtype: torch.dtype, how: str) -> None:
+    conv = random_conv(1, ConvOptions(tokens=(2, 5), channels=8, dtype=dtype))
+    delta = random_delta(1, DeltaOptions(tokens=(2, 5), key_size=8, value_size=6, dtype=dtype))
+    for operator, inputs in (
+        (torch.ops.pa.varlen_causal_conv, conv),
+        (torch.ops.pa.gated_delta_net, delta),
+    ):
+        real = operator(*(getattr(inputs, each.name) for each in fields(inputs)))
+        traced = operator(*flat(inputs, how))
+
+        assert [each.dtype for each in traced] == [each.dtype for each in real]
+        assert [each.shape for each in traced] == [each.shape for each in real]
+
+
+@pytest.mark.parametrize("how", TRACED)
 def test_attributes_of_traced_calls_are_checked(how: str) -> None:
     with pytest.raises(InputUnusable, match="activation: 'gelu'"):
         torch.ops.pa.varlen_causal_conv(*flat(CONV, how), activation="gelu")
