@@ -1,197 +1,201 @@
-// Attention of one token: the cache is read once and in the order in which it lies, a few slots
-// with all their heads at a time. Head after head, with all slots of a block for each, would be
-// shorter; but slots are a power of two apart, and the first-level cache has no room for so many.
+// Attention of one token: the cache is read once and nearly in the order in which it lies, a few
+// slots with all their heads at a time. Head after head, with all slots of a block for each, would
+// be shorter; but slots are a power of two apart, and the first-level cache has no room for so many.
 #pragma once
 
-#include "values.h"
+#include "pair_stream.h"
+#include "row_stream.h"
+#include "weigh.h"
 
 namespace pa {
 namespace {
 
-// Buffers of a segment of one token.
-struct TokenScratch {
-  float* queries;  // [H, padded]
-  float* logits;   // [H, kTileKeys]
-  float* copy;     // [kGroupKeys, padded] rows that are no whole vectors where they lie
+// How a call's cache is read: all in slots, each with all KV heads.
+struct Pace {
+  int64_t slot_bytes;
+  int tile;   // slots of a tile: enough that finding the largest logit is little work
+  int ahead;  // how far ahead of the reading memory is asked for its lines
+  int pass;   // slots of one pass over the values
+
+  static Pace of(const CallShape& shape, std::size_t element_size) {
+    constexpr int64_t kTileBytes = 64 * 1024;
+    // On its way for longer than memory takes to answer, and still near when its turn comes.
+    constexpr int64_t kAheadBytes = 16 * 1024;
+    const int64_t bytes =
+        shape.kv_num_heads * shape.head_size * static_cast<int64_t>(element_size);
+    const auto slots = [&](int64_t least, int64_t limit) {
+      int64_t count = kTileKeys;
+      while (count > least && count * bytes > limit) count /= 2;
+      return static_cast<int>(count);
+    };
+    const int ahead = slots(4, kAheadBytes);
+    return {bytes, slots(kGroupKeys, kTileBytes), ahead, ahead < kGroupKeys ? ahead : kGroupKeys};
+  }
 };
 
-inline int64_t token_scratch_floats(const CallShape& shape, int64_t rows) {
-  return (rows + kGroupKeys) * padded_head_size(shape) + rows * kTileKeys;
-}
-
 // One tile of the row's keys, for all KV heads of the segment.
-template <typename C>
+template <typename Stream>
 struct TokenTile {
-  static constexpr int64_t kValuesTogether = 16;  // slots of one pass over the values
+  using C = typename Stream::Element;
 
   const Work& work;
-  const Segment& segment;
+  const Pace& pace;
   const Tile& tile;
-  const Tile& next;  // tile after this one, to be fetched meanwhile
-  const TokenScratch& scratch;
+  const Tile& next;
+  const Stream& stream;
+  const Accumulated& target;
 
   const CallShape& shape() const { return *work.shape; }
 
-  int64_t group_bytes() const {
-    return kGroupKeys * shape().kv_num_heads * shape().head_size * static_cast<int64_t>(sizeof(C));
+  const char* start(const void* cache, const Tile& of, int group) const {
+    return static_cast<const char*>(cache) + of.slot[group] * pace.slot_bytes;
   }
 
+  // Where a key of this tile has the given KV head.
+  const C* place(const void* cache, int key, int64_t head) const {
+    return reinterpret_cast<const C*>(start(cache, tile, key / kGroupKeys)) +
+           (key % kGroupKeys * shape().kv_num_heads + head) * shape().head_size;
+  }
+
+  // A request for a line is not worth a walk through the page tables to the processor.
   void walk_next_pages() const {
-    for (const int64_t slot : next.slot) {
-      if (slot < 0) continue;
-      const int64_t offset = slot / kGroupKeys * group_bytes();
-      for (const void* cache : {static_cast<const void*>(work.buffers->key_cache),
-                                static_cast<const void*>(work.buffers->value_cache)}) {
-        walk_pages(static_cast<const char*>(cache) + offset, group_bytes());
-      }
+    for (int group = 0; group < next.groups(); ++group) {
+      if (next.slot[group] < 0) continue;
+      walk_pages(start(work.buffers->key_cache, next, group), kGroupKeys * pace.slot_bytes);
+      walk_pages(start(work.buffers->value_cache, next, group), kGroupKeys * pace.slot_bytes);
     }
   }
 
-  // From a group to the same one of the next tile.
-  Ahead ahead_of(int group) const {
-    if (next.slot[group] < 0) return {};
-    return {(next.slot[group] - tile.slot[group]) / kGroupKeys * group_bytes()};
+  // What is asked for while slots are read of which the first is `read` slots behind the tile's
+  // first: as much of what is read later. Values follow keys, then the next tile.
+  Ahead ahead_of(int read) const {
+    const int slots = tile.groups() * kGroupKeys;
+    const int place = read + pace.ahead;
+    const bool beyond = place >= 2 * slots;
+    const bool values = place >= slots && !beyond;
+    const int slot = place - (beyond ? 2 : (values ? 1 : 0)) * slots;
+    const Tile& of = beyond ? next : tile;
+    if (slot >= kTileKeys || of.slot[slot / kGroupKeys] < 0) return Ahead::near(stream.near());
+    const void* cache = values ? work.buffers->value_cache : work.buffers->key_cache;
+    return Ahead::near(start(cache, of, slot / kGroupKeys) + slot % kGroupKeys * pace.slot_bytes);
   }
 
-  // Calls use(rows) for rows of one KV head, copied where they are no whole vectors or have holes.
-  template <typename Use>
-  void with_rows(const void* cache, int64_t slot, int64_t kv_head, int64_t count, int64_t size,
-                 Ahead ahead, Use use) const {
-    const int64_t stride = shape().kv_num_heads * shape().head_size;
-    const C* first = static_cast<const C*>(cache) + slot * stride + kv_head * shape().head_size;
-    const int64_t padded = padded_size(size);
-    if (size == padded && !has_hole(first, stride, count, size)) {
-      return use(Rows<C>{first, stride}, ahead);
-    }
-    copy_rows(first, stride, count, size, padded, scratch.copy);
-    for (int64_t row = 0; row < count; ++row) {
-      scale_row(1.0F / stored_unit<C>(), padded, scratch.copy + row * padded);
-    }
-    use(Matrix{scratch.copy, padded}, Ahead{});
-  }
+  // Bytes that `count` slots have of one KV head.
+  int64_t head_bytes(int count) const { return count * pace.slot_bytes / shape().kv_num_heads; }
 
-  // A group that is not mapped is masked by weigh_tile, whatever stands there.
+  // A group that is not mapped is masked later, whatever stands there.
   void compute_logits() const {
-    const int64_t group_heads = group_size(shape());
-    const int64_t padded = padded_head_size(shape());
-    const int step = pass_keys(group_heads);
-    const int64_t heads = segment.kv_head_end - segment.kv_head_begin;
-    for (int group = 0; group < tile.groups(); ++group) {
-      if (tile.slot[group] < 0) continue;
-      const Ahead ahead = ahead_of(group);
-      for (int key = 0; key < kGroupKeys; key += step) {
-        for (int64_t head = 0; head < heads; ++head) {
-          const int64_t row = head * group_heads;
-          float* out = scratch.logits + row * kTileKeys + group * kGroupKeys + key;
-          with_rows(work.buffers->key_cache, tile.slot[group] + key, segment.kv_head_begin + head,
-                    step, shape().head_size, ahead, [&](auto keys, Ahead next) {
-                      pass_logits(scratch.queries + row * padded, group_heads, keys, padded, next,
-                                  out);
-                    });
-        }
+    const int step = stream.keys_together();
+    for (int key = 0; key < tile.groups() * kGroupKeys; key += step) {
+      if (tile.slot[key / kGroupKeys] < 0) continue;
+      const Ahead ahead = ahead_of(key);
+      for (int64_t head = 0; head < shape().kv_num_heads; ++head) {
+        stream.multiply_keys(place(work.buffers->key_cache, key, head), key, head,
+                             ahead.after(head * head_bytes(step)));
       }
     }
   }
 
-  // Turns the logits of one KV head's queries into weights.
-  void weigh(int64_t head, const LogitScale& scale, const Accumulated& target) const {
+  // Turns the logits of `count` rows, kLanes at most, into weights.
+  void weigh(int64_t row, int64_t count) const {
     const int64_t padded = padded_v_head_size(shape());
-    const int64_t end = (head + 1) * group_size(shape());
-    for (int64_t row = end - group_size(shape()); row < end; ++row) {
-      const float keep =
-          weigh_tile(tile, scale, tile.begin, tile.end, scratch.logits + row * kTileKeys,
-                     target.highest + row, target.total + row);
-      scale_row(keep, padded, target.sums + row * padded);
+    float* sums = target.sums + row * padded;
+    float keep[kLanes];
+    weigh_rows<typename Stream::Weight>(
+        tile, stream.scale(), count, [&](int64_t) { return Seen{tile.begin, tile.end}; },
+        stream.logits(row), {sums, target.highest + row, target.total + row}, keep);
+    for (int64_t i = 0; i < count; ++i) scale_row(keep[i], padded, sums + i * padded);
+  }
+
+  // Weighs the rows of a few KV heads, those from `head` on: about as many as one vector holds.
+  void weigh_heads(int64_t head) const {
+    const int64_t together = greater(kLanes / group_size(shape()), 1);
+    if (head % together != 0) return;
+    const int64_t end = smaller((head + together) * group_size(shape()), shape().num_heads);
+    for (int64_t row = head * group_size(shape()); row < end; row += kLanes) {
+      weigh(row, smaller(kLanes, end - row));
     }
   }
 
   // Only wanted values are read: another slot of the block may hold NaN, and 0 * NaN is NaN.
-  void add_values(int group, int64_t key, int64_t head, float* sums) const {
-    const int64_t padded = padded_v_head_size(shape());
-    const int64_t count = smaller(kValuesTogether, tile.group_end(group) - key);
-    const int64_t row = head * group_size(shape());
-    const Matrix weights{scratch.logits + row * kTileKeys + key, kTileKeys};
-    with_rows(work.buffers->value_cache, tile.slot[group] + key - group * kGroupKeys,
-              segment.kv_head_begin + head, count, shape().v_head_size, ahead_of(group),
-              [&](auto values, Ahead ahead) {
-                add_weighted(weights, values, count, ahead, {sums + row * padded, padded},
-                             group_size(shape()), padded);
-              });
-  }
-
   // Weights are found between the sums and not all at once, so that memory never has to wait.
-  void add_to(const Accumulated& target) const {
+  void add() const {
     walk_next_pages();
     compute_logits();
-    const LogitScale scale = logit_scale(shape());
-    const int64_t heads = segment.kv_head_end - segment.kv_head_begin;
+    const int slots = tile.groups() * kGroupKeys;
     bool has_weights = false;
-    for (int group = 0; group < tile.groups(); ++group) {
-      if (tile.slot[group] < 0) continue;
-      for (int64_t key = tile.group_begin(group); key < tile.group_end(group);
-           key += kValuesTogether) {
-        for (int64_t head = 0; head < heads; ++head) {
-          if (!has_weights) weigh(head, scale, target);
-          add_values(group, key, head, target.sums);
-        }
-        has_weights = true;
+    for (int first = 0; first < slots; first += pace.pass) {
+      if (tile.slot[first / kGroupKeys] < 0) continue;
+      const int begin = first > tile.begin ? first : tile.begin;
+      const int end = first + pace.pass < tile.end ? first + pace.pass : tile.end;
+      if (begin >= end) continue;
+      const Ahead ahead = ahead_of(slots + begin);
+      for (int64_t head = 0; head < shape().kv_num_heads; ++head) {
+        if (!has_weights) weigh_heads(head);
+        stream.add_values(place(work.buffers->value_cache, begin, head), begin, end - begin, head,
+                          ahead.after(head * head_bytes(end - begin)), target.sums);
       }
+      has_weights = true;
     }
   }
 };
 
-// Keys of a tile: few enough that the next tile, fetched meanwhile, is still near when its turn
-// comes, and enough that finding the largest logit is little work.
-template <typename C>
-inline int64_t tile_keys(const CallShape& shape) {
-  constexpr int64_t kTileBytes = 32 * 1024;
-  const int64_t key_bytes =
-      shape.kv_num_heads * shape.head_size * static_cast<int64_t>(sizeof(C));
-  int64_t keys = kTileKeys;
-  while (keys > kGroupKeys && keys * key_bytes > kTileBytes) keys /= 2;
-  return keys;
-}
-
 // Tiles of a part's keys, one after the other; none ends at 0.
-template <typename C>
 struct TileWalk {
   const Work& work;
+  const Pace& pace;
   Part part;
 
   Tile at(int64_t first) const {
     const CallShape& shape = *work.shape;
     const int32_t* table = work.buffers->block_table + part.segment->row * shape.table_stride;
     return locate_tile(shape, table, first, split_range(*part.segment, part.split),
-                       tile_keys<C>(shape));
+                       pace.tile);
   }
 
   Tile first() const {
     if (part.segment == nullptr || part.segment->tokens() > 1) return {};
-    const int64_t step = tile_keys<C>(*work.shape);
-    return at(split_range(*part.segment, part.split).begin / step * step);
+    return at(split_range(*part.segment, part.split).begin / pace.tile * pace.tile);
   }
 
-  Tile after(const Tile& tile) const { return at(tile.first + tile_keys<C>(*work.shape)); }
+  Tile after(const Tile& tile) const { return at(tile.first + pace.tile); }
 };
 
-// Accumulates a part of one token.
-template <typename C>
-void attend_token(const Work& work, Part part, Part upcoming, const Accumulated& target,
-                  float* memory) {
-  const CallShape& shape = *work.shape;
-  const int64_t rows = segment_rows(shape, *part.segment);
-  float* logits = memory + rows * padded_head_size(shape);
-  const TokenScratch scratch{memory, logits, logits + rows * kTileKeys};
-  load_queries(work, *part.segment, stored_unit<C>(), scratch.queries);
-  const TileWalk<C> walk{work, part};
+// Accumulates a part of one token, whose segment has all KV heads.
+template <typename Stream>
+void attend_stream(const Work& work, Part part, Part upcoming, const Accumulated& target,
+                   float* memory) {
+  const int64_t rows = segment_rows(*work.shape, *part.segment);
+  const Stream stream(work, *part.segment, rows, memory);
+  const Pace pace = Pace::of(*work.shape, sizeof(typename Stream::Element));
+  const TileWalk walk{work, pace, part};
   Tile next = walk.first();
   while (next.end > 0) {
     const Tile tile = next;
     next = walk.after(tile);
-    const Tile fetched = next.end > 0 ? next : TileWalk<C>{work, upcoming}.first();
-    TokenTile<C>{work, *part.segment, tile, fetched, scratch}.add_to(target);
+    const Tile fetched = next.end > 0 ? next : TileWalk{work, pace, upcoming}.first();
+    TokenTile<Stream>{work, pace, tile, fetched, stream, target}.add();
   }
-  scale_row(stored_unit<C>(), rows * padded_v_head_size(shape), target.sums);
+  stream.finish(rows, target.sums);
+}
+
+template <typename C>
+void attend_token(const Work& work, Part part, Part upcoming, const Accumulated& target,
+                  float* memory) {
+#if defined(__AVX512BF16__)
+  if constexpr (sizeof(C) == 1) {
+    if (work.shape->dtype == Dtype::kBfloat16) {
+      return attend_stream<PairStream<C>>(work, part, upcoming, target, memory);
+    }
+  }
+#endif
+  attend_stream<RowStream<C>>(work, part, upcoming, target, memory);
+}
+
+// Floats of scratch that either stream needs.
+inline int64_t stream_floats(const CallShape& shape, int64_t rows) {
+  const int64_t widest = (shape.head_size + 63) / 64 * 64;
+  return (rows + kGroupKeys) * widest + rows * kTileKeys;
 }
 
 }  // namespace

@@ -31,7 +31,10 @@ bool runs_here(const std::string& name) {
   __builtin_cpu_init();
   if (name == "avx2") return runs_avx2();
   if (name == "avx512") return runs_avx512();
-  if (name == "avx512_bf16") return runs_avx512() && __builtin_cpu_supports("avx512bf16");
+  if (name == "avx512_bf16") {
+    return runs_avx512() && __builtin_cpu_supports("avx512bf16") &&
+           __builtin_cpu_supports("avx512vbmi");
+  }
 #endif
   return name == "generic";
 }

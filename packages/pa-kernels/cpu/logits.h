@@ -13,38 +13,68 @@ inline int pass_keys(int64_t group_heads) {
   return kLanes / (group_heads >= kQueriesTogether - 1 ? kQueriesTogether : group_heads);
 }
 
+// So many query heads with pass_keys keys.
+template <int Q, int P>
+struct Together {
+  static constexpr int kQueries = Q;
+  static constexpr int kKeys = P;
+};
+
+// Calls f(together, head) for the query heads of one KV head, a few from `head` on at a time.
+template <typename F>
+inline void for_heads_together(int64_t group_heads, F f) {
+  constexpr int kFew = kLanes / kQueriesTogether;
+  if (group_heads == 1) return f(Together<1, kLanes>{}, 0);
+  if (group_heads == 2) return f(Together<2, kLanes / 2>{}, 0);
+  const int64_t parts = (group_heads + kQueriesTogether - 1) / kQueriesTogether;
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t head = group_heads * part / parts;
+    switch (group_heads * (part + 1) / parts - head) {
+      case 2:
+        f(Together<2, kFew>{}, head);
+        break;
+      case 3:
+        f(Together<3, kFew>{}, head);
+        break;
+      default:
+        f(Together<4, kFew>{}, head);
+    }
+  }
+}
+
 // Q queries times P keys, Q * P <= kLanes: lane q * P + key of the result is query q . key. Each
 // key is loaded once for all queries.
-template <int Q, int P, typename T, std::size_t... sum>
+template <int Q, int P, typename T>
 __attribute__((always_inline)) inline Vec some_logits(const float* queries, Rows<T> keys,
-                                                      int64_t padded, Ahead ahead,
-                                                      std::index_sequence<sum...>) {
-  constexpr int kSums = Q * P;
-  constexpr int64_t kLine = Ahead::kLineBytes / sizeof(T);
+                                                      int64_t padded, Ahead ahead) {
+  constexpr int64_t kLine = Ahead::kLineBytes / static_cast<int64_t>(sizeof(T));
   Vec sums[kLanes] = {};
   const auto step = [&](int64_t c) __attribute__((always_inline)) {
-    Vec key[P];
-    for (int p = 0; p < P; ++p) key[p] = load_stored(keys.data + p * keys.stride + c);
-    ((sum < kSums ? void(sums[sum] += load(queries + sum / P % Q * padded + c) * key[sum % P])
-                  : void()),
-     ...);
+    PA_UNROLL for (int p = 0; p < P; ++p) {
+      if (kReadsAsItLies<T>) forget_memory();
+      const Vec key = load_stored(keys.data + p * keys.stride + c);
+      PA_UNROLL for (int q = 0; q < Q; ++q) {
+        sums[q * P + p] += load(queries + q * padded + c) * key;
+      }
+    }
   };
   int64_t c = 0;
   for (; c + kLine <= padded; c += kLine) {
-    for (int p = 0; p < P; ++p) ahead.fetch(keys.data + p * keys.stride + c);
-    for (int64_t i = 0; i < kLine; i += kLanes) step(c + i);
+    ahead.fetch(P);
+    ahead = ahead.after(P * Ahead::kLineBytes);
+    PA_UNROLL for (int64_t i = 0; i < kLine; i += kLanes) step(c + i);
   }
   for (; c < padded; c += kLanes) step(c);
   return sum_each(sums);
 }
 
-template <int Q, int P, typename T>
-inline void add_logits(const float* queries, Rows<T> keys, int64_t padded, Ahead ahead,
-                       float* logits) {
-  float both[kLanes];
-  store(some_logits<Q, P>(queries, keys, padded, ahead, std::make_index_sequence<kLanes>{}), both);
+// Lane q * P + key is the logit of query q and that key; logits: rows of kTileKeys.
+template <int Q, int P>
+inline void store_logits(Vec both, float* logits) {
+  float lanes[kLanes];
+  store(both, lanes);
   for (int q = 0; q < Q; ++q) {
-    std::memcpy(logits + q * kTileKeys, both + q * P, P * sizeof(float));
+    std::memcpy(logits + q * kTileKeys, lanes + q * P, P * sizeof(float));
   }
 }
 
@@ -52,28 +82,14 @@ inline void add_logits(const float* queries, Rows<T> keys, int64_t padded, Ahead
 template <typename T>
 inline void pass_logits(const float* queries, int64_t group_heads, Rows<T> keys, int64_t padded,
                         Ahead ahead, float* logits) {
-  constexpr int kFew = kLanes / kQueriesTogether;
-  if (group_heads == 1) return add_logits<1, kLanes>(queries, keys, padded, ahead, logits);
-  if (group_heads == 2) return add_logits<2, kLanes / 2>(queries, keys, padded, ahead, logits);
-  const int64_t parts = (group_heads + kQueriesTogether - 1) / kQueriesTogether;
-  int64_t head = 0;
-  for (int64_t part = 0; part < parts; ++part) {
-    const int64_t next = group_heads * (part + 1) / parts;
+  for_heads_together(group_heads, [&](auto together, int64_t head) {
+    constexpr int kQueries = decltype(together)::kQueries;
+    constexpr int kKeys = decltype(together)::kKeys;
     const float* some = queries + head * padded;
-    float* out = logits + head * kTileKeys;
-    switch (next - head) {
-      case 2:
-        add_logits<2, kFew>(some, keys, padded, ahead, out);
-        break;
-      case 3:
-        add_logits<3, kFew>(some, keys, padded, ahead, out);
-        break;
-      default:
-        add_logits<4, kFew>(some, keys, padded, ahead, out);
-    }
-    head = next;
-    ahead.distance = 0;
-  }
+    store_logits<kQueries, kKeys>(
+        some_logits<kQueries, kKeys>(some, keys, padded, head == 0 ? ahead : Ahead::near(some)),
+        logits + head * kTileKeys);
+  });
 }
 
 }  // namespace

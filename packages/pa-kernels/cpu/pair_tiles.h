@@ -3,6 +3,7 @@
 #pragma once
 
 #include "float_tiles.h"
+#include "pairs.h"
 #include "weigh.h"
 
 #if defined(__AVX512BF16__)
@@ -25,15 +26,7 @@ inline Vec splat(const Bfloat16Pair* pair) {
 
 template <>
 inline Vec add_product<Bfloat16Pair>(Vec sum, Vec factor, Vec columns) {
-  return bit_cast<Vec>(_mm512_dpbf16_ps(bit_cast<__m512>(sum), bit_cast<__m512bh>(factor),
-                                        bit_cast<__m512bh>(columns)));
-}
-
-// Returns what was stored: a total is the sum of the weights that are used.
-inline Vec store_weight(Vec weight, Bfloat16* to) {
-  const __m256bh rounded = _mm512_cvtneps_pbh(bit_cast<__m512>(weight));
-  std::memcpy(to, &rounded, sizeof rounded);
-  return bit_cast<Vec>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bit_cast<__m256i>(rounded)), 16));
+  return add_pairs(sum, bit_cast<__m512i>(factor), bit_cast<__m512i>(columns));
 }
 
 // value = high + low with 16 bits of precision. Both have the same sign and low is 0 for nothing

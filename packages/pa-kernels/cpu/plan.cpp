@@ -9,11 +9,13 @@ namespace {
 // few enough that queries, logits and sums of a 64-wide head stay in a 128 KiB part of the L2.
 constexpr int64_t kQueryRows = 128;
 
-// A split reads about a quarter of a megabyte: long enough to hide the joining of its partial
-// result, short enough that two threads share a context of a few hundred tokens.
-constexpr int64_t kSplitBytes = 256 * 1024;
+// A split reads about half a megabyte, some 30 microseconds: long beside the joining of its partial
+// result. Short contexts are cut finer than that, for two threads to share them, and long ones
+// coarser, because a processor has only so many.
+constexpr int64_t kSplitBytes = 512 * 1024;
 constexpr int64_t kMinSplitKeys = 128;
 constexpr int64_t kMaxSplitKeys = 1024;
+constexpr int64_t kEnoughSplits = 16;
 
 // Segments with more rows than this are compute bound and come in numbers; they are not split.
 constexpr int64_t kMaxSplitRows = 32;
@@ -33,8 +35,10 @@ int64_t num_splits(const CallShape& shape, const Segment& segment, int64_t rows)
   if (rows > kMaxSplitRows && segment.tokens() > 1) return 1;
   const int64_t heads = segment.kv_head_end - segment.kv_head_begin;
   const int64_t key_bytes = 2 * heads * shape.head_size * element_size(shape.cache_dtype);
-  const int64_t keys = std::clamp(kSplitBytes / key_bytes, kMinSplitKeys, kMaxSplitKeys);
-  return std::max<int64_t>(1, (segment.keys.end - segment.keys.begin + keys - 1) / keys);
+  const int64_t all = segment.keys.end - segment.keys.begin;
+  const int64_t keys = std::max(std::clamp(kSplitBytes / key_bytes, kMinSplitKeys, kMaxSplitKeys),
+                                all / kEnoughSplits);
+  return std::max<int64_t>(1, (all + keys - 1) / keys);
 }
 
 void add_segment(const CallShape& shape, const CallBuffers& buffers, Segment segment, Plan& plan) {
@@ -49,36 +53,31 @@ void add_segment(const CallShape& shape, const CallBuffers& buffers, Segment seg
   plan.max_segment_rows = std::max(plan.max_segment_rows, rows);
   plan.operations += static_cast<double>(rows * shape.head_size) *
                      static_cast<double>(segment.keys.end - segment.keys.begin);
+  segment.first_task = static_cast<int64_t>(plan.tasks.size());
   for (int64_t split = 0; split < segment.splits; ++split) {
     plan.tasks.push_back({static_cast<int64_t>(plan.segments.size()), split});
   }
   plan.segments.push_back(segment);
 }
 
-// One token: all its KV heads in one segment, because a block holds them side by side. Several, or
-// one whose KV heads serve many query heads: a segment for each KV head and each tile of queries,
-// the longest contexts first.
+// A tile of queries is a segment for each KV head, the longest contexts first. One token is a single
+// segment, because a block holds its KV heads side by side, unless they serve so many query heads
+// that reading is the least of the work.
 void add_row(const CallShape& shape, const CallBuffers& buffers, int64_t row, Plan& plan) {
   const int64_t begin = buffers.cumulative[row];
   const int64_t end = buffers.cumulative[row + 1];
+  const int64_t step = std::max<int64_t>(1, kQueryRows / group_size(shape));
+  const int64_t count = (end - begin + step - 1) / step;
   Segment segment;
   segment.row = row;
-  if (end - begin == 1 && streams_tokens(shape)) {
-    segment.token_begin = begin;
-    segment.token_end = end;
-    segment.kv_head_end = shape.kv_num_heads;
-    add_segment(shape, buffers, segment, plan);
-    return;
-  }
-  const int64_t group = group_size(shape);
-  const int64_t step = std::max<int64_t>(1, kQueryRows / group);
-  const int64_t count = (end - begin + step - 1) / step;
   for (int64_t index = count - 1; index >= 0; --index) {
     segment.token_begin = begin + index * step;
     segment.token_end = std::min(end, segment.token_begin + step);
-    for (int64_t kv_head = 0; kv_head < shape.kv_num_heads; ++kv_head) {
+    const bool streams = segment.tokens() == 1 && streams_tokens(shape);
+    const int64_t heads = streams ? shape.kv_num_heads : 1;
+    for (int64_t kv_head = 0; kv_head < shape.kv_num_heads; kv_head += heads) {
       segment.kv_head_begin = kv_head;
-      segment.kv_head_end = kv_head + 1;
+      segment.kv_head_end = kv_head + heads;
       add_segment(shape, buffers, segment, plan);
     }
   }

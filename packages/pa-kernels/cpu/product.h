@@ -17,7 +17,7 @@ constexpr int kVectorsInRegisters = 2;
 #endif
 
 // The compiler keeps arrays in registers only if the loops over them are gone before it looks.
-#define PA_UNROLL _Pragma("GCC unroll 8")
+#define PA_UNROLL _Pragma("GCC unroll 16")
 
 // A row-major matrix; the stride counts elements. Products compute in float.
 template <typename T>

@@ -61,24 +61,45 @@ class Call {
     kernels_.prologue(shape_, buffers_, rotated_, scratch, begin, end);
   }
 
+  // Threads take whole segments, whose parts are then joined from memory that is near, and single
+  // parts of the last ones, so that all end together.
   void attend(int threads, float* scratch) {
-    for (int64_t task = next_task_++; task < num_tasks();) {
-      // Taken early only while there are tasks for everybody.
-      const bool is_known = next_task_ + threads <= num_tasks();
-      const int64_t next = is_known ? next_task_++ : num_tasks();
-      const Part part = part_of(task);
-      attend_(work_, part, part_of(next), scratch);
-      if (part.segment->splits > 1) {
-        // The decrement orders the parts: the last one sees what the others have written.
-        std::atomic<int64_t>& unfinished = unfinished_[part.segment - plan_.segments.data()];
-        if (--unfinished == 0) kernels_.merge(work_, *part.segment, scratch);
+    const int64_t whole = std::max<int64_t>(0, num_segments() - 2 * threads);
+    const int64_t claims = whole + num_tasks() - first_task(whole);
+    for (int64_t claim = next_claim_++; claim < claims;) {
+      // Taken early only while there is something left for everybody.
+      const bool is_known = next_claim_ + threads <= claims;
+      const int64_t next = is_known ? next_claim_++ : claims;
+      const int64_t end = first_task_of(claim + 1, whole);
+      for (int64_t task = first_task_of(claim, whole); task < end; ++task) {
+        attend_part(part_of(task),
+                    part_of(task + 1 < end ? task + 1 : first_task_of(next, whole)), scratch);
       }
-      task = is_known ? next : next_task_++;
+      claim = is_known ? next : next_claim_++;
     }
   }
 
  private:
   int64_t num_tasks() const { return static_cast<int64_t>(plan_.tasks.size()); }
+  int64_t num_segments() const { return static_cast<int64_t>(plan_.segments.size()); }
+
+  int64_t first_task(int64_t segment) const {
+    if (segment >= num_segments()) return num_tasks();
+    return plan_.segments[static_cast<std::size_t>(segment)].first_task;
+  }
+
+  // Claims are `whole` segments, then tasks.
+  int64_t first_task_of(int64_t claim, int64_t whole) const {
+    return claim < whole ? first_task(claim) : first_task(whole) + claim - whole;
+  }
+
+  void attend_part(const Part& part, const Part& next, float* scratch) {
+    attend_(work_, part, next, scratch);
+    if (part.segment->splits == 1) return;
+    // The decrement orders the parts: the last one sees what the others have written.
+    std::atomic<int64_t>& unfinished = unfinished_[part.segment - plan_.segments.data()];
+    if (--unfinished == 0) kernels_.merge(work_, *part.segment, scratch);
+  }
 
   Part part_of(int64_t index) const {
     if (index >= num_tasks()) return {};
@@ -97,7 +118,7 @@ class Call {
   const Plan& plan_;
   Work work_;
   float* rotated_ = nullptr;
-  std::atomic<int64_t> next_task_{0};
+  std::atomic<int64_t> next_claim_{0};
   std::atomic<int64_t>* unfinished_ = nullptr;
 };
 

@@ -12,7 +12,7 @@ namespace {
 // Floats of scratch that a segment of so many rows needs at most.
 inline int64_t scratch_floats(const CallShape& shape, int64_t rows) {
   const int64_t own = rows * (padded_v_head_size(shape) + 2) + 16;
-  return own + std::max(token_scratch_floats(shape, rows), tokens_scratch_floats(shape, rows));
+  return own + std::max(stream_floats(shape, rows), tokens_scratch_floats(shape, rows));
 }
 
 inline Accumulated carve(float* memory, int64_t rows, int64_t padded) {

@@ -41,37 +41,6 @@ inline Vec masked(Vec logits, const Tile& tile, int key, int begin, int end) {
   return visible ? logits : broadcast(-kInfinity);
 }
 
-// Turns a row's logits of one tile into weights relative to 2^highest, in place, and adds them to
-// the total. begin, end: the keys of the tile that this row sees. Returns the factor by which what
-// was accumulated before must be multiplied. A NaN logit makes its weight and the total NaN.
-inline float weigh_tile(const Tile& tile, const LogitScale& scale, int begin, int end,
-                        float* logits, float* highest, float* total) {
-  const int keys = tile.groups() * kGroupKeys;
-  Vec peak = broadcast(-kInfinity);
-  for (int key = 0; key < keys; key += kLanes) {
-    Vec value = load(logits + key);
-    if (scale.capped) value = tanh(value) * broadcast(scale.logit);
-    value = masked(value, tile, key, begin, end);
-    store(value, logits + key);
-    peak = larger(value, peak);
-  }
-  const float before = *highest;
-  const float tile_peak = largest_lane(peak);
-  const float after = tile_peak > before ? tile_peak : before;
-  // Where nothing was seen yet any finite reference gives exp2(-inf) = 0.
-  const float reference = after == -kInfinity ? 0.0F : after;
-  Vec sum = broadcast(0.0F);
-  for (int key = 0; key < keys; key += kLanes) {
-    const Vec weight = exp2(load(logits + key) - broadcast(reference));
-    store(weight, logits + key);
-    sum += weight;
-  }
-  const float keep = before == after ? 1.0F : exp2(before - reference);
-  *highest = after;
-  *total = *total * keep + sum_of_lanes(sum);
-  return keep;
-}
-
 inline void scale_row(float factor, int64_t padded, float* row) {
   if (factor == 1.0F) return;
   for (int64_t c = 0; c < padded; c += kLanes) store(load(row + c) * broadcast(factor), row + c);

@@ -1,6 +1,8 @@
 // Elements of a cache as decoding streams them.
 #pragma once
 
+#include <type_traits>
+
 #include "convert.h"
 
 namespace pa {
@@ -22,6 +24,10 @@ template <typename C>
 inline bool has_hole(const C* /*from*/, int64_t /*stride*/, int64_t /*rows*/, int64_t /*size*/) {
   return false;
 }
+
+// Whether a row can be an operand as it lies, again for every use of it (forget_memory).
+template <typename C>
+constexpr bool kReadsAsItLies = std::is_same_v<C, float>;
 
 #if defined(__AVX512F__)
 template <>

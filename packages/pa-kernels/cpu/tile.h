@@ -46,21 +46,27 @@ inline Tile locate_tile(const CallShape& shape, const int32_t* table, int64_t fi
   return tile;
 }
 
-// How far beyond what is being read lies what will be read a tile later, in bytes; 0 = nowhere. It
-// is asked for line by line as the reading goes on: more requests at a time than the processor can
-// hold would stop it.
+// What will be read a tile later. It is asked for line by line in the order of its addresses,
+// whatever the order of the reading that goes on meanwhile: the processor follows an order that it
+// knows, and runs ahead by itself. More requests at a time than it can hold would stop it.
 struct Ahead {
-  int64_t distance = 0;
+  const char* at;
 
   static constexpr int64_t kLineBytes = 64;
 
-  __attribute__((always_inline)) void fetch(const void* read) const {
-    __builtin_prefetch(static_cast<const char*>(read) + distance, 0, 3);
+  // Where nothing is wanted: memory that is at hand.
+  static Ahead near(const void* memory) { return {static_cast<const char*>(memory)}; }
+
+  Ahead after(int64_t bytes) const { return {at + bytes}; }
+
+  // Asks for the next lines.
+  __attribute__((always_inline)) void fetch(int64_t lines) const {
+    for (int64_t i = 0; i < lines; ++i) __builtin_prefetch(at + i * kLineBytes, 0, 3);
   }
 };
 
-// Reads a byte of each page of a run of memory. A request ahead is not worth a walk through the
-// page tables to the processor, a read is, and the walks of several reads run side by side.
+// Reads a byte of each page of a run of memory, so that its place is known from then on. The walks
+// through the page tables run side by side.
 inline void walk_pages(const void* from, int64_t bytes) {
   constexpr int64_t kPageBytes = 4096;
   const volatile char* first = static_cast<const volatile char*>(from);

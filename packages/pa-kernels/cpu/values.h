@@ -19,14 +19,22 @@ __attribute__((always_inline)) inline void add_block(Matrix weights, Rows<T> val
                                                      std::index_sequence<sum...>,
                                                      std::index_sequence<v...>) {
   Vec total[R * V] = {load(sums.data + sum / V * sums.stride + sum % V * kLanes)...};
+  constexpr int64_t kLines = V * kLanes * sizeof(T) / Ahead::kLineBytes;
   for (int64_t key = 0; key < keys; ++key) {
-    ((v * kLanes * sizeof(T) % Ahead::kLineBytes == 0
-          ? ahead.fetch(values.data + key * values.stride + v * kLanes)
-          : void()),
-     ...);
-    const Vec value[V] = {load_stored(values.data + key * values.stride + v * kLanes)...};
-    ((total[sum] += broadcast(weights.data[sum / V * weights.stride + key]) * value[sum % V]),
-     ...);
+    ahead.fetch(kLines);
+    ahead = ahead.after(kLines * Ahead::kLineBytes);
+    const T* row = values.data + key * values.stride;
+    const auto weight = [&](std::size_t r) {
+      return broadcast(weights.data[r * weights.stride + key]);
+    };
+    if constexpr (kReadsAsItLies<T>) {
+      ((sum % V == 0 ? forget_memory() : void(),
+        total[sum] += weight(sum / V) * load(row + sum % V * kLanes)),
+       ...);
+    } else {
+      const Vec value[V] = {load_stored(row + v * kLanes)...};
+      ((total[sum] += weight(sum / V) * value[sum % V]), ...);
+    }
   }
   (store(total[sum], sums.data + sum / V * sums.stride + sum % V * kLanes), ...);
 }
@@ -39,6 +47,7 @@ inline void add_columns(Matrix weights, Rows<T> values, int64_t keys, Ahead ahea
     add_block<R, V>(weights, Rows<T>{values.data + c, values.stride}, keys, ahead,
                     Sums{sums.data + c, sums.stride}, std::make_index_sequence<R * V>{},
                     std::make_index_sequence<V>{});
+    ahead = ahead.after(keys * V * kLanes * static_cast<int64_t>(sizeof(T)));
   }
   for (; c < columns; c += kLanes) {
     add_block<R, 1>(weights, Rows<T>{values.data + c, values.stride}, keys, ahead,
@@ -52,28 +61,13 @@ template <typename T>
 inline void add_weighted(Matrix weights, Rows<T> values, int64_t keys, Ahead ahead,
                          Sums sums, int64_t group_heads, int64_t columns) {
   constexpr int kVectors = kLanes == 16 ? 4 : 2;  // of 32 or 16 registers
-  if (group_heads == 1) {
-    return add_columns<1, 2 * kVectors>(weights, values, keys, ahead, sums, columns);
-  }
-  const int64_t parts = (group_heads + kQueriesTogether - 1) / kQueriesTogether;
-  int64_t head = 0;
-  for (int64_t part = 0; part < parts; ++part) {
-    const int64_t next = group_heads * (part + 1) / parts;
+  for_heads_together(group_heads, [&](auto together, int64_t head) {
+    constexpr int kHeads = decltype(together)::kQueries;
     const Matrix some{weights.data + head * weights.stride, weights.stride};
     const Sums out{sums.data + head * sums.stride, sums.stride};
-    switch (next - head) {
-      case 2:
-        add_columns<2, kVectors>(some, values, keys, ahead, out, columns);
-        break;
-      case 3:
-        add_columns<3, kVectors>(some, values, keys, ahead, out, columns);
-        break;
-      default:
-        add_columns<4, kVectors>(some, values, keys, ahead, out, columns);
-    }
-    head = next;
-    ahead.distance = 0;
-  }
+    add_columns<kHeads, kHeads == 1 ? 2 * kVectors : kVectors>(
+        some, values, keys, head == 0 ? ahead : Ahead::near(out.data), out, columns);
+  });
 }
 
 }  // namespace

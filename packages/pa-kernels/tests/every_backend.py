@@ -62,9 +62,12 @@ class Kernel:
         return outputs
 
     def rounds_weights(self, problem: PagedProblem) -> bool:
-        """Whether it rounds the softmax to bfloat16 before values are weighed with it."""
+        """Whether it rounds the softmax to bfloat16 before values are weighed with it.
+
+        Over caches of eight bits, queries after norm, rotation and scales as well.
+        """
         has_products = self.name == "cpu-avx512_bf16"
-        return has_products and problem.inputs.key_cache.dtype == torch.bfloat16
+        return has_products and problem.inputs.query.dtype == torch.bfloat16
 
     def output(self, problem: PagedProblem) -> Tensor:
         """Run a problem on its own caches; return the attention output."""

@@ -1,0 +1,105 @@
+// Codes of one token's attention, read as they lie, as pairs of bfloat16 numbers. Beside bfloat16
+// activations, queries after norm, rotation and scales of channels are rounded to bfloat16 as the
+// keys of a cache are, and so are weights.
+#pragma once
+
+#include "pair_logits.h"
+#include "pair_values.h"
+#include "query.h"
+#include "weigh.h"
+
+#if defined(__AVX512BF16__)
+
+namespace pa {
+namespace {
+
+template <typename C>
+class PairStream {
+ public:
+  using Element = C;
+  using Weight = Bfloat16;
+
+  PairStream(const Work& work, const Segment& segment, int64_t rows, float* memory)
+      : shape_(*work.shape),
+        scale_(logit_scale(shape_)),
+        queries_(reinterpret_cast<Bfloat16*>(memory)),
+        logits_(memory + rows * in_chunks(shape_.head_size) / 2),
+        nothing_(logits_ + rows * kTileKeys) {
+    if (shape_.key_scaling == Scaling::kPerTensor) scale_.query *= *work.buffers->key_scale;
+    const int64_t chunks = in_chunks(shape_.head_size);
+    std::memset(queries_, 0, static_cast<std::size_t>(rows * chunks) * sizeof(Bfloat16));
+    std::memset(nothing_, 0, static_cast<std::size_t>(chunks) * sizeof(C));
+    for (int64_t row = 0; row < rows; ++row) {
+      load_query(work, row_place(shape_, segment, row), queries_ + row * chunks);
+    }
+  }
+
+  LogitScale scale() const { return scale_; }
+  float* logits(int64_t row) const { return logits_ + row * kTileKeys; }
+  const void* near() const { return queries_; }
+  int keys_together() const { return pass_keys(group_size(shape_)); }
+
+  // Logits of keys_together() keys of one KV head, the first of which is the tile's `key`th.
+  void multiply_keys(const C* keys, int key, int64_t head, Ahead ahead) const {
+    const int64_t row = head * group_size(shape_);
+    const PairQueries queries{queries_ + row * in_chunks(shape_.head_size), shape_.head_size};
+    pass_pair_logits(queries, group_size(shape_), Rows<C>{keys, stride()}, ahead,
+                     logits(row) + key);
+  }
+
+  // sums += weights . values of `count` keys, the first of which is the tile's `key`th. Pairs begin
+  // at even keys, so that the sums do not depend on which keys are wanted beside them.
+  void add_values(const C* values, int key, int count, int64_t head, Ahead ahead,
+                  float* sums) const {
+    const C* nothing = reinterpret_cast<const C*>(nothing_);
+    if (key % 2 != 0 && count > 0) {
+      add_pairs_of(key - 1, {nothing, values, 0, 1}, head, Ahead::near(near()), sums);
+      values += stride();
+      ++key;
+      --count;
+    }
+    add_pairs_of(key, {values, values + stride(), 2 * stride(), count / 2}, head, ahead, sums);
+    if (count % 2 == 0) return;
+    const C* last = values + (count - 1) * stride();
+    add_pairs_of(key + count - 1, {last, nothing, 0, 1}, head, Ahead::near(near()), sums);
+  }
+
+  void finish(int64_t, float*) const {}
+
+ private:
+  int64_t stride() const { return shape_.kv_num_heads * shape_.head_size; }
+
+  void load_query(const Work& work, const RowPlace& place, Bfloat16* to) const {
+    const int64_t size = shape_.head_size;
+    const float* rotated = work.rotated + (place.token * shape_.num_heads + place.head) * size;
+    const Bfloat16* given = static_cast<const Bfloat16*>(work.buffers->query) +
+                            place.token * shape_.query_stride + place.head * size;
+    const float* channel = work.buffers->key_scale + place.head / group_size(shape_) * size;
+    for (int64_t c = 0; c < size; c += kLanes) {
+      Vec value = work.rotated != nullptr ? load_some(rotated + c, size - c)
+                                          : load_some(given + c, size - c);
+      if (shape_.key_scaling == Scaling::kPerChannel) value *= load_some(channel + c, size - c);
+      store_some(value, size - c, to + c);
+    }
+  }
+
+  void add_pairs_of(int key, const PairedRows<C>& values, int64_t head, Ahead ahead,
+                    float* sums) const {
+    const int64_t padded = padded_v_head_size(shape_);
+    const int64_t row = head * group_size(shape_);
+    const Bfloat16* weights = reinterpret_cast<const Bfloat16*>(logits(row)) + key;
+    add_weighted_pairs(weights, values, shape_.v_head_size, ahead, {sums + row * padded, padded},
+                       group_size(shape_));
+  }
+
+  const CallShape& shape_;
+  LogitScale scale_;
+  Bfloat16* queries_;  // [rows, in_chunks(D)]
+  float* logits_;      // [rows, kTileKeys], then [rows, 2 * kTileKeys] weights of bfloat16
+  float* nothing_;     // a row of zeros, in the place of one that is not wanted
+};
+
+}  // namespace
+}  // namespace pa
+
+#endif

@@ -1,0 +1,79 @@
+// Keys and values of one token's attention, read as they lie and widened to float.
+#pragma once
+
+#include "values.h"
+
+namespace pa {
+namespace {
+
+template <typename C>
+class RowStream {
+ public:
+  using Element = C;
+  using Weight = float;
+
+  RowStream(const Work& work, const Segment& segment, int64_t rows, float* memory)
+      : shape_(*work.shape),
+        queries_(memory),
+        logits_(queries_ + rows * padded_head_size(shape_)),
+        copy_(logits_ + rows * kTileKeys) {
+    load_queries(work, segment, stored_unit<C>(), queries_);
+  }
+
+  LogitScale scale() const { return logit_scale(shape_); }
+  float* logits(int64_t row) const { return logits_ + row * kTileKeys; }
+  // Memory that is near anyhow, to be asked for where nothing else is wanted.
+  const void* near() const { return queries_; }
+  int keys_together() const { return pass_keys(group_size(shape_)); }
+
+  // Logits of keys_together() keys of one KV head, the first of which is the tile's `key`th.
+  void multiply_keys(const C* keys, int key, int64_t head, Ahead ahead) const {
+    const int64_t padded = padded_head_size(shape_);
+    const int64_t row = head * group_size(shape_);
+    with_rows(keys, keys_together(), shape_.head_size, ahead, [&](auto rows, Ahead fetched) {
+      pass_logits(queries_ + row * padded, group_size(shape_), rows, padded, fetched,
+                  logits(row) + key);
+    });
+  }
+
+  // sums += weights . values of `count` keys, the first of which is the tile's `key`th.
+  void add_values(const C* values, int key, int count, int64_t head, Ahead ahead,
+                  float* sums) const {
+    const int64_t padded = padded_v_head_size(shape_);
+    const int64_t row = head * group_size(shape_);
+    const Matrix weights{logits(row) + key, kTileKeys};
+    with_rows(values, count, shape_.v_head_size, ahead, [&](auto rows, Ahead fetched) {
+      add_weighted(weights, rows, count, fetched, {sums + row * padded, padded},
+                   group_size(shape_), padded);
+    });
+  }
+
+  // Sums are kept in the unit in which values are loaded.
+  void finish(int64_t rows, float* sums) const {
+    scale_row(stored_unit<C>(), rows * padded_v_head_size(shape_), sums);
+  }
+
+ private:
+  // Calls use(rows) for rows of one KV head, copied where they are no whole vectors or have holes.
+  template <typename Use>
+  void with_rows(const C* first, int64_t count, int64_t size, Ahead ahead, Use use) const {
+    const int64_t stride = shape_.kv_num_heads * shape_.head_size;
+    const int64_t padded = padded_size(size);
+    if (size == padded && !has_hole(first, stride, count, size)) {
+      return use(Rows<C>{first, stride}, ahead);
+    }
+    copy_rows(first, stride, count, size, padded, copy_);
+    for (int64_t row = 0; row < count; ++row) {
+      scale_row(1.0F / stored_unit<C>(), padded, copy_ + row * padded);
+    }
+    use(Matrix{copy_, padded}, Ahead::near(near()));
+  }
+
+  const CallShape& shape_;
+  float* queries_;  // [rows, padded]
+  float* logits_;   // [rows, kTileKeys]
+  float* copy_;     // [kGroupKeys, padded] rows that are no whole vectors where they lie
+};
+
+}  // namespace
+}  // namespace pa
