@@ -1,6 +1,6 @@
 // Attention of one token: the cache is read once and nearly in the order in which it lies, a few
 // slots with all their heads at a time. Head after head, with all slots of a block for each, would
-// be shorter; but slots are a power of two apart, and the first-level cache has no room for so many.
+// be shorter; but slots are a power of two apart, and the first-level cache has no room for many.
 #pragma once
 
 #include "pair_stream.h"
@@ -9,29 +9,6 @@
 
 namespace pa {
 namespace {
-
-// How a call's cache is read: all in slots, each with all KV heads.
-struct Pace {
-  int64_t slot_bytes;
-  int tile;   // slots of a tile: enough that finding the largest logit is little work
-  int ahead;  // how far ahead of the reading memory is asked for its lines
-  int pass;   // slots of one pass over the values
-
-  static Pace of(const CallShape& shape, std::size_t element_size) {
-    constexpr int64_t kTileBytes = 64 * 1024;
-    // On its way for longer than memory takes to answer, and still near when its turn comes.
-    constexpr int64_t kAheadBytes = 16 * 1024;
-    const int64_t bytes =
-        shape.kv_num_heads * shape.head_size * static_cast<int64_t>(element_size);
-    const auto slots = [&](int64_t least, int64_t limit) {
-      int64_t count = kTileKeys;
-      while (count > least && count * bytes > limit) count /= 2;
-      return static_cast<int>(count);
-    };
-    const int ahead = slots(4, kAheadBytes);
-    return {bytes, slots(kGroupKeys, kTileBytes), ahead, ahead < kGroupKeys ? ahead : kGroupKeys};
-  }
-};
 
 // One tile of the row's keys, for all KV heads of the segment.
 template <typename Stream>

@@ -1,6 +1,7 @@
 // Logits of one token's query heads against a few keys.
 #pragma once
 
+#include "pace.h"
 #include "product.h"
 #include "query.h"
 

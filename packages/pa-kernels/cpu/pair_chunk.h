@@ -1,5 +1,5 @@
-// Rows of codes as pairs of bfloat16 numbers, a chunk of channels at a time. A code of eight bits has
-// so few digits that bfloat16 holds it exactly.
+// Rows of codes as pairs of bfloat16 numbers, a chunk of channels at a time. A code of eight bits
+// has so few digits that bfloat16 holds it exactly.
 #pragma once
 
 #include "pairs.h"

@@ -60,9 +60,9 @@ void add_segment(const CallShape& shape, const CallBuffers& buffers, Segment seg
   plan.segments.push_back(segment);
 }
 
-// A tile of queries is a segment for each KV head, the longest contexts first. One token is a single
-// segment, because a block holds its KV heads side by side, unless they serve so many query heads
-// that reading is the least of the work.
+// A tile of queries is a segment for each KV head, the longest contexts first. One token is a
+// single segment, because a block holds its KV heads side by side, unless they serve so many query
+// heads that reading is the least of the work.
 void add_row(const CallShape& shape, const CallBuffers& buffers, int64_t row, Plan& plan) {
   const int64_t begin = buffers.cumulative[row];
   const int64_t end = buffers.cumulative[row + 1];

@@ -107,8 +107,8 @@ inline void keep_in_register(Vec& value) {
 #endif
 }
 
-// Makes the compiler load again what it has loaded before: an operand in memory costs no instruction
-// of its own, and the fewer there are, the further the processor looks ahead.
+// Makes the compiler load again what it has loaded before: an operand in memory costs no
+// instruction of its own, and the fewer there are, the further the processor looks ahead.
 __attribute__((always_inline)) inline void forget_memory() { __asm__ volatile("" : : : "memory"); }
 
 inline float exp2(float x) { return exp2(broadcast(x))[0]; }

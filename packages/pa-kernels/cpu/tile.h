@@ -46,33 +46,6 @@ inline Tile locate_tile(const CallShape& shape, const int32_t* table, int64_t fi
   return tile;
 }
 
-// What will be read a tile later. It is asked for line by line in the order of its addresses,
-// whatever the order of the reading that goes on meanwhile: the processor follows an order that it
-// knows, and runs ahead by itself. More requests at a time than it can hold would stop it.
-struct Ahead {
-  const char* at;
-
-  static constexpr int64_t kLineBytes = 64;
-
-  // Where nothing is wanted: memory that is at hand.
-  static Ahead near(const void* memory) { return {static_cast<const char*>(memory)}; }
-
-  Ahead after(int64_t bytes) const { return {at + bytes}; }
-
-  // Asks for the next lines.
-  __attribute__((always_inline)) void fetch(int64_t lines) const {
-    for (int64_t i = 0; i < lines; ++i) __builtin_prefetch(at + i * kLineBytes, 0, 3);
-  }
-};
-
-// Reads a byte of each page of a run of memory, so that its place is known from then on. The walks
-// through the page tables run side by side.
-inline void walk_pages(const void* from, int64_t bytes) {
-  constexpr int64_t kPageBytes = 4096;
-  const volatile char* first = static_cast<const volatile char*>(from);
-  for (int64_t i = 0; i < bytes; i += kPageBytes) (void)first[i];
-}
-
 // Copies rows of `size` elements to rows of floats that are padded with zeros.
 template <typename T>
 inline void copy_rows(const T* from, int64_t stride, int64_t rows, int64_t size, int64_t padded,
