@@ -47,20 +47,13 @@ class PairStream {
                      logits(row) + key);
   }
 
-  // sums += weights . values of `count` keys, the first of which is the tile's `key`th. Pairs begin
-  // at even keys, so that the sums do not depend on which keys are wanted beside them.
+  // sums += weights . values of `count` keys, the first of which is the tile's `key`th.
   void add_values(const C* values, int key, int count, int64_t head, Ahead ahead,
                   float* sums) const {
-    const C* nothing = reinterpret_cast<const C*>(nothing_);
-    if (key % 2 != 0 && count > 0) {
-      add_pairs_of(key - 1, {nothing, values, 0, 1}, head, Ahead::near(near()), sums);
-      values += stride();
-      ++key;
-      --count;
-    }
     add_pairs_of(key, {values, values + stride(), 2 * stride(), count / 2}, head, ahead, sums);
     if (count % 2 == 0) return;
     const C* last = values + (count - 1) * stride();
+    const C* nothing = reinterpret_cast<const C*>(nothing_);
     add_pairs_of(key + count - 1, {last, nothing, 0, 1}, head, Ahead::near(near()), sums);
   }
 
