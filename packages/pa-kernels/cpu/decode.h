@@ -153,7 +153,6 @@ void attend_stream(const Work& work, Part part, Part upcoming, const Accumulated
     const Tile fetched = next.end > 0 ? next : TileWalk{work, pace, upcoming}.first();
     TokenTile<Stream>{work, pace, tile, fetched, stream, target}.add();
   }
-  stream.finish(rows, target.sums);
 }
 
 template <typename C>
@@ -161,7 +160,9 @@ void attend_token(const Work& work, Part part, Part upcoming, const Accumulated&
                   float* memory) {
 #if defined(__AVX512BF16__)
   if constexpr (sizeof(C) == 1) {
-    if (work.shape->dtype == Dtype::kBfloat16) {
+    // Two parts of a query against int8 keys cost more than floats do.
+    const bool gains = std::is_same_v<C, Float8> || !changes_queries(work);
+    if (work.shape->dtype == Dtype::kBfloat16 && gains) {
       return attend_stream<PairStream<C>>(work, part, upcoming, target, memory);
     }
   }

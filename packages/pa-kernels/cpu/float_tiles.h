@@ -80,7 +80,7 @@ class FloatTiles {
         logits_(queries_ + rows * padded_),
         keys_(logits_ + rows * kTileKeys),
         values_(keys_ + padded_ * kTileKeys) {
-    load_queries(work, segment, 1.0F, queries_);
+    load_queries(work, segment, queries_);
   }
 
   float* logits(int64_t row) const { return logits_ + row * kTileKeys; }

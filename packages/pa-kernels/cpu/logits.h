@@ -8,6 +8,10 @@
 namespace pa {
 namespace {
 
+// Whether a row can be an operand as it lies, again for every use of it (forget_memory).
+template <typename C>
+constexpr bool kReadsAsItLies = std::is_same_v<C, float>;
+
 // Query heads whose logits are found together, and slots of one pass: their sums are one vector.
 constexpr int kQueriesTogether = 4;
 inline int pass_keys(int64_t group_heads) {
@@ -53,7 +57,7 @@ __attribute__((always_inline)) inline Vec some_logits(const float* queries, Rows
   const auto step = [&](int64_t c) __attribute__((always_inline)) {
     PA_UNROLL for (int p = 0; p < P; ++p) {
       if (kReadsAsItLies<T>) forget_memory();
-      const Vec key = load_stored(keys.data + p * keys.stride + c);
+      const Vec key = load(keys.data + p * keys.stride + c);
       PA_UNROLL for (int q = 0; q < Q; ++q) {
         sums[q * P + p] += load(queries + q * padded + c) * key;
       }

@@ -1,6 +1,5 @@
-// Codes of one token's attention, read as they lie, as pairs of bfloat16 numbers. Beside bfloat16
-// activations, queries after norm, rotation and scales of channels are rounded to bfloat16 as the
-// keys of a cache are, and so are weights.
+// Codes of one token's attention, read as they lie, as pairs of bfloat16 numbers, beside bfloat16
+// activations. Weights are rounded to bfloat16; queries that are none are kept in two parts.
 #pragma once
 
 #include "pair_logits.h"
@@ -13,6 +12,11 @@
 namespace pa {
 namespace {
 
+// Whether queries are no longer the bfloat16 numbers that were given.
+inline bool changes_queries(const Work& work) {
+  return work.rotated != nullptr || work.shape->key_scaling == Scaling::kPerChannel;
+}
+
 template <typename C>
 class PairStream {
  public:
@@ -22,27 +26,30 @@ class PairStream {
   PairStream(const Work& work, const Segment& segment, int64_t rows, float* memory)
       : shape_(*work.shape),
         scale_(logit_scale(shape_)),
-        queries_(reinterpret_cast<Bfloat16*>(memory)),
-        logits_(memory + rows * in_chunks(shape_.head_size) / 2),
+        high_(reinterpret_cast<Bfloat16*>(memory)),
+        low_(changes_queries(work) ? high_ + rows * in_chunks(shape_.head_size) : nullptr),
+        logits_(memory + rows * in_chunks(shape_.head_size)),
         nothing_(logits_ + rows * kTileKeys) {
     if (shape_.key_scaling == Scaling::kPerTensor) scale_.query *= *work.buffers->key_scale;
     const int64_t chunks = in_chunks(shape_.head_size);
-    std::memset(queries_, 0, static_cast<std::size_t>(rows * chunks) * sizeof(Bfloat16));
+    std::memset(high_, 0, static_cast<std::size_t>(rows * chunks) * 2 * sizeof(Bfloat16));
     std::memset(nothing_, 0, static_cast<std::size_t>(chunks) * sizeof(C));
     for (int64_t row = 0; row < rows; ++row) {
-      load_query(work, row_place(shape_, segment, row), queries_ + row * chunks);
+      load_query(work, row_place(shape_, segment, row), row * chunks);
     }
   }
 
   LogitScale scale() const { return scale_; }
   float* logits(int64_t row) const { return logits_ + row * kTileKeys; }
-  const void* near() const { return queries_; }
+  const void* near() const { return high_; }
   int keys_together() const { return pass_keys(group_size(shape_)); }
 
   // Logits of keys_together() keys of one KV head, the first of which is the tile's `key`th.
   void multiply_keys(const C* keys, int key, int64_t head, Ahead ahead) const {
     const int64_t row = head * group_size(shape_);
-    const PairQueries queries{queries_ + row * in_chunks(shape_.head_size), shape_.head_size};
+    const int64_t skipped = row * in_chunks(shape_.head_size);
+    const PairQueries queries{high_ + skipped, low_ == nullptr ? nullptr : low_ + skipped,
+                              shape_.head_size};
     pass_pair_logits(queries, group_size(shape_), Rows<C>{keys, stride()}, ahead,
                      logits(row) + key);
   }
@@ -57,12 +64,10 @@ class PairStream {
     add_pairs_of(key + count - 1, {last, nothing, 0, 1}, head, Ahead::near(near()), sums);
   }
 
-  void finish(int64_t, float*) const {}
-
  private:
   int64_t stride() const { return shape_.kv_num_heads * shape_.head_size; }
 
-  void load_query(const Work& work, const RowPlace& place, Bfloat16* to) const {
+  void load_query(const Work& work, const RowPlace& place, int64_t to) const {
     const int64_t size = shape_.head_size;
     const float* rotated = work.rotated + (place.token * shape_.num_heads + place.head) * size;
     const Bfloat16* given = static_cast<const Bfloat16*>(work.buffers->query) +
@@ -72,7 +77,11 @@ class PairStream {
       Vec value = work.rotated != nullptr ? load_some(rotated + c, size - c)
                                           : load_some(given + c, size - c);
       if (shape_.key_scaling == Scaling::kPerChannel) value *= load_some(channel + c, size - c);
-      store_some(value, size - c, to + c);
+      if (low_ == nullptr) {
+        store_some(value, size - c, high_ + to + c);
+      } else {
+        split(value, size - c, high_ + to + c, low_ + to + c);
+      }
     }
   }
 
@@ -87,9 +96,10 @@ class PairStream {
 
   const CallShape& shape_;
   LogitScale scale_;
-  Bfloat16* queries_;  // [rows, in_chunks(D)]
-  float* logits_;      // [rows, kTileKeys], then [rows, 2 * kTileKeys] weights of bfloat16
-  float* nothing_;     // a row of zeros, in the place of one that is not wanted
+  Bfloat16* high_;  // [rows, in_chunks(D)]
+  Bfloat16* low_;   // [rows, in_chunks(D)] what high leaves, or null
+  float* logits_;   // [rows, kTileKeys], then [rows, 2 * kTileKeys] weights of bfloat16
+  float* nothing_;  // a row of zeros, in the place of one that is not wanted
 };
 
 }  // namespace

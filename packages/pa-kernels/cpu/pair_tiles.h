@@ -29,18 +29,6 @@ inline Vec add_product<Bfloat16Pair>(Vec sum, Vec factor, Vec columns) {
   return add_pairs(sum, bit_cast<__m512i>(factor), bit_cast<__m512i>(columns));
 }
 
-// value = high + low with 16 bits of precision. Both have the same sign and low is 0 for nothing
-// but 0, so that an infinite key gives one infinity by both.
-inline void split(Vec value, Bfloat16* high, Bfloat16* low) {
-  const WordVec bits = bit_cast<WordVec>(value);
-  const Vec top = bit_cast<Vec>(bits & 0xFFFF0000U);
-  const Vec rest = value - top;
-  const Vec smallest = bit_cast<Vec>((bits & 0x80000000U) | 0x00800000U);
-  const Vec zero = broadcast(0.0F);
-  store(top, high);
-  store((rest < zero) | (rest > zero) | (value == zero) ? rest : smallest, low);
-}
-
 class PairTiles {
  public:
   using Weight = Bfloat16;
@@ -121,7 +109,8 @@ class PairTiles {
     }
     const float* query = work_.rotated + (place.token * shape.num_heads + place.head) * size;
     for (int64_t c = 0; c < size; c += kLanes) {
-      split(load_some(query + c, size - c), high_ + row * padded_ + c, low_ + row * padded_ + c);
+      split(load_some(query + c, size - c), size - c, high_ + row * padded_ + c,
+            low_ + row * padded_ + c);
     }
   }
 

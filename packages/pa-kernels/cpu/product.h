@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "stored.h"
+#include "convert.h"
 
 namespace pa {
 namespace {

@@ -14,10 +14,10 @@ struct QueryFactor {
   float whole;
   const float* channel;  // [K, D], null when every channel has the same
 
-  static QueryFactor of(const Work& work, float unit) {
+  static QueryFactor of(const Work& work) {
     const CallShape& shape = *work.shape;
     const float* scale = work.buffers->key_scale;
-    const float factor = logit_scale(shape).query * unit;
+    const float factor = logit_scale(shape).query;
     if (shape.key_scaling == Scaling::kNone) return {factor, nullptr};
     if (shape.key_scaling == Scaling::kPerTensor) return {factor * *scale, nullptr};
     return {factor, scale};
@@ -50,10 +50,9 @@ inline void load_queries(const Work& work, const Segment& segment, const QueryFa
   }
 }
 
-// unit: in which the keys will be loaded.
-inline void load_queries(const Work& work, const Segment& segment, float unit, float* to) {
+inline void load_queries(const Work& work, const Segment& segment, float* to) {
   const CallShape& shape = *work.shape;
-  const QueryFactor factor = QueryFactor::of(work, unit);
+  const QueryFactor factor = QueryFactor::of(work);
   if (work.rotated != nullptr) {
     const Matrix rotated{work.rotated, shape.num_heads * shape.head_size};
     load_queries(work, segment, factor, rotated, to);

@@ -17,7 +17,7 @@ class RowStream {
         queries_(memory),
         logits_(queries_ + rows * padded_head_size(shape_)),
         copy_(logits_ + rows * kTileKeys) {
-    load_queries(work, segment, stored_unit<C>(), queries_);
+    load_queries(work, segment, queries_);
   }
 
   LogitScale scale() const { return logit_scale(shape_); }
@@ -48,24 +48,14 @@ class RowStream {
     });
   }
 
-  // Sums are kept in the unit in which values are loaded.
-  void finish(int64_t rows, float* sums) const {
-    scale_row(stored_unit<C>(), rows * padded_v_head_size(shape_), sums);
-  }
-
  private:
-  // Calls use(rows) for rows of one KV head, copied where they are no whole vectors or have holes.
+  // Calls use(rows) for rows of one KV head, copied where they are no whole vectors.
   template <typename Use>
   void with_rows(const C* first, int64_t count, int64_t size, Ahead ahead, Use use) const {
     const int64_t stride = shape_.kv_num_heads * shape_.head_size;
     const int64_t padded = padded_size(size);
-    if (size == padded && !has_hole(first, stride, count, size)) {
-      return use(Rows<C>{first, stride}, ahead);
-    }
+    if (size == padded) return use(Rows<C>{first, stride}, ahead);
     copy_rows(first, stride, count, size, padded, copy_);
-    for (int64_t row = 0; row < count; ++row) {
-      scale_row(1.0F / stored_unit<C>(), padded, copy_ + row * padded);
-    }
     use(Matrix{copy_, padded}, Ahead::near(near()));
   }
 

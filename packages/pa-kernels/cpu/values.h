@@ -32,7 +32,7 @@ __attribute__((always_inline)) inline void add_block(Matrix weights, Rows<T> val
         total[sum] += weight(sum / V) * load(row + sum % V * kLanes)),
        ...);
     } else {
-      const Vec value[V] = {load_stored(row + v * kLanes)...};
+      const Vec value[V] = {load(row + v * kLanes)...};
       ((total[sum] += weight(sum / V) * value[sum % V]), ...);
     }
   }

@@ -62,10 +62,7 @@ class Kernel:
         return outputs
 
     def rounds_weights(self, problem: PagedProblem) -> bool:
-        """Whether it rounds the softmax to bfloat16 before values are weighed with it.
-
-        Over caches of eight bits, queries after norm, rotation and scales as well.
-        """
+        """Whether it rounds the softmax to bfloat16 before values are weighed with it."""
         has_products = self.name == "cpu-avx512_bf16"
         return has_products and problem.inputs.query.dtype == torch.bfloat16
 

@@ -1,11 +1,13 @@
 """Products of bfloat16 pairs: what rounding the softmax costs, and what it must not touch.
 
 Where the processor multiplies pairs of bfloat16 numbers, attention over several tokens of a
-bfloat16 cache rounds its weights. Queries that the prologue changed are kept in two parts.
+bfloat16 cache rounds its weights, and so does that of one token over codes of eight bits. Queries
+that the prologue or scales of channels changed are kept in two parts.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -39,6 +41,18 @@ CASES = {
         scale=0.2,
     ),
 }
+CODES = replace(PLAIN, rows=((1500, 1), (700, 1), (16, 1)), quant_type="PER_CHANNEL", scale=0.7)
+WHOLE = replace(CODES, quant_type="PER_TENSOR")
+CASES |= {
+    f"{kind} {cache}".replace("torch.", ""): replace(options, cache_dtype=cache)
+    for cache in (torch.int8, torch.float8_e4m3fn)
+    for kind, options in {
+        "scales of channels": CODES,
+        "rotated": replace(WHOLE, rotary_dim=72),
+        "as they come": WHOLE,
+        "normalised": replace(WHOLE, has_qk_norm=True),
+    }.items()
+}
 HOST = [kernel for kernel in KERNELS if kernel.name.startswith("cpu")]
 
 
@@ -60,7 +74,8 @@ def test_values_that_cancel_cost_a_rounding_of_their_size(kernel: Kernel, seed: 
 
     found = kernel.output(problem)
 
-    # A weight is off by 2^-9 of itself at most, and the output is rounded by as much.
+    # A weight is off by 2^-8 of itself at most, rarely so and in both directions, and the output is
+    # rounded by 2^-9.
     error = (found.double() - exact(problem)).abs()
     assert float(error.max()) <= 2 * 2.0**-9
 
@@ -77,6 +92,42 @@ def test_the_largest_error_is_at_most_twice_that_of_rounding_the_output(
     expected = exact(problem)
     rounding = (expected.to(torch.bfloat16).double() - expected).abs().max()
     assert (found.double() - expected).abs().max() <= 2 * rounding
+
+
+@pytest.mark.parametrize("kernel", HOST, ids=str)
+@pytest.mark.parametrize("cache_dtype", [None, torch.int8, torch.float8_e4m3fn])
+def test_weights_sum_to_one_as_they_are_used(
+    kernel: Kernel, cache_dtype: torch.dtype | None
+) -> None:
+    is_quantized = cache_dtype is not None
+    # One logit of 0 and many of ln w, where w is rounded down by nearly 2^-8 of itself to 1/2.
+    weight = 0.5 * (1 + 0.99 * 2.0**-8)
+    options = replace(
+        PLAIN,
+        rows=((62, 1 if is_quantized else 2),),
+        cache_dtype=cache_dtype,
+        quant_type="PER_TENSOR" if is_quantized else "NONE",
+        scale=-math.log(weight),
+    )
+    inputs = random_paged_problem(0, options).inputs
+    assert inputs.key is not None
+    assert inputs.value is not None
+    assert inputs.value_cache is not None
+    inputs.query.zero_()
+    inputs.query.view(-1, 72)[:, 0] = 1
+    for keys in (inputs.key.view(-1, 72), inputs.key_cache.view(-1, 72)):
+        keys.copy_(torch.zeros(keys.shape))
+        keys[:, 0] = torch.tensor(-1.0).to(keys.dtype)
+    inputs.key_cache[inputs.block_table[0, 0], 0] = 0
+    inputs.value.fill_(1.0)
+    inputs.value_cache.copy_(torch.ones(inputs.value_cache.shape))
+    for scale in (inputs.k_scale, inputs.v_scale):
+        if scale is not None:
+            scale.fill_(1.0)
+    problem = replace(random_paged_problem(0, options), inputs=inputs)
+
+    # The sum of the weights that were not rounded is larger by nearly 2^-8: a value of 1 - 2^-8.
+    assert bool((kernel.output(problem) == 1.0).all())
 
 
 @pytest.mark.parametrize("kernel", HOST, ids=str)

@@ -14,7 +14,7 @@ from pa_kernels.testing import PagedProblem, ProblemOptions, random_paged_proble
 from pa_spec import PagedAttentionInputs, PagedAttentionOutputs
 from torch import Tensor
 
-ROWS = ((1500, 1), (0, 300), (70, 5), (900, 1), (0, 0), (33, 2))
+ROWS = ((1500, 1), (0, 300), (70, 5), (900, 1), (0, 0), (33, 2), (6100, 1))
 
 
 def problem_of(dtype: torch.dtype) -> PagedProblem:
@@ -60,7 +60,7 @@ def test_any_number_of_threads_gives_the_same_bits(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("row", [0, 1, 2, 5])
+@pytest.mark.parametrize("row", [0, 1, 2, 5, 6])
 def test_a_row_alone_gives_the_bits_that_it_gives_in_a_batch(row: int, dtype: torch.dtype) -> None:
     problem = problem_of(dtype)
     inputs = problem.inputs

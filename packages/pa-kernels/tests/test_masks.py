@@ -124,8 +124,11 @@ def test_a_row_without_any_block_yields_zeros_and_stores_nothing(host_backend: s
     assert seen == [[], list(range(17)), list(range(18))]
 
 
-def test_a_row_without_any_block_yields_zeros_also_beside_a_sink(host_backend: str) -> None:
-    problem = sequences((0, 3), head_sink=torch.tensor([0.5]))
+@pytest.mark.parametrize("sink", [0.5, torch.inf, -torch.inf, torch.nan])
+def test_a_row_without_any_block_yields_zeros_also_beside_a_sink(
+    host_backend: str, sink: float
+) -> None:
+    problem = sequences((0, 3), head_sink=torch.tensor([sink]))
     problem.inputs.block_table[0] = -1
 
     assert problem.visible(host_backend) == [[], [], []]

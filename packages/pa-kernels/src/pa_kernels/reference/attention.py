@@ -105,6 +105,7 @@ def _softmax(logits: Tensor, head_sink: Tensor | None) -> Tensor:
     """Return probabilities; a query that sees nothing gets zeros, not NaN."""
     sink = None if head_sink is None else head_sink.to(logits.dtype)[:, None, None]
     highest = logits.amax(dim=-1, keepdim=True)
+    sees_nothing = highest == -torch.inf
     if sink is not None:
         highest = torch.maximum(highest, sink)
     # Where everything is -inf any finite reference gives exp(-inf) = 0.
@@ -113,7 +114,7 @@ def _softmax(logits: Tensor, head_sink: Tensor | None) -> Tensor:
     total = weights.sum(dim=-1, keepdim=True)
     if sink is not None:
         total = total + torch.exp(sink - reference)
-    return weights / total.masked_fill(total == 0, 1.0)
+    return (weights / total).masked_fill(sees_nothing, 0.0)
 
 
 def _weighted_values(probabilities: Tensor, value: Tensor, is_visible: Tensor) -> Tensor:
