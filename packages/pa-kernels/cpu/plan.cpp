@@ -9,13 +9,13 @@ namespace {
 // few enough that queries, logits and sums of a 64-wide head stay in a 128 KiB part of the L2.
 constexpr int64_t kQueryRows = 128;
 
-// A split reads about half a megabyte, some 30 microseconds: long beside the joining of its partial
-// result. Short contexts are cut finer than that, for two threads to share them, and long ones
-// coarser, because a processor has only so many.
-constexpr int64_t kSplitBytes = 512 * 1024;
+// A split reads about a quarter of a megabyte, 10 microseconds, or what 128 keys have: long beside
+// the joining of its partial result, short enough that two threads share a context of a few hundred
+// tokens. Long contexts are cut coarser: a machine's memory feeds only so many threads.
+constexpr int64_t kSplitBytes = 256 * 1024;
 constexpr int64_t kMinSplitKeys = 128;
 constexpr int64_t kMaxSplitKeys = 1024;
-constexpr int64_t kEnoughSplits = 16;
+constexpr int64_t kEnoughSplits = 8;
 
 // Segments with more rows than this are compute bound and come in numbers; they are not split.
 constexpr int64_t kMaxSplitRows = 32;
