@@ -69,14 +69,24 @@ class PairStream {
 
   void load_query(const Work& work, const RowPlace& place, int64_t to) const {
     const int64_t size = shape_.head_size;
-    const float* rotated = work.rotated + (place.token * shape_.num_heads + place.head) * size;
-    const Bfloat16* given = static_cast<const Bfloat16*>(work.buffers->query) +
-                            place.token * shape_.query_stride + place.head * size;
-    const float* channel = work.buffers->key_scale + place.head / group_size(shape_) * size;
+    if (work.rotated != nullptr) {
+      const int64_t from = (place.token * shape_.num_heads + place.head) * size;
+      return store_query(work, work.rotated + from, place.head, to);
+    }
+    const Bfloat16* given = static_cast<const Bfloat16*>(work.buffers->query);
+    store_query(work, given + place.token * shape_.query_stride + place.head * size, place.head,
+                to);
+  }
+
+  template <typename T>
+  void store_query(const Work& work, const T* query, int64_t head, int64_t to) const {
+    const int64_t size = shape_.head_size;
+    const float* channel = work.buffers->key_scale;
     for (int64_t c = 0; c < size; c += kLanes) {
-      Vec value = work.rotated != nullptr ? load_some(rotated + c, size - c)
-                                          : load_some(given + c, size - c);
-      if (shape_.key_scaling == Scaling::kPerChannel) value *= load_some(channel + c, size - c);
+      Vec value = load_some(query + c, size - c);
+      if (shape_.key_scaling == Scaling::kPerChannel) {
+        value *= load_some(channel + head / group_size(shape_) * size + c, size - c);
+      }
       if (low_ == nullptr) {
         store_some(value, size - c, high_ + to + c);
       } else {
