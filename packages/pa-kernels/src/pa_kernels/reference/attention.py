@@ -108,12 +108,10 @@ def _softmax(logits: Tensor, head_sink: Tensor | None) -> Tensor:
     sees_nothing = highest == -torch.inf
     if sink is not None:
         highest = torch.maximum(highest, sink)
-    # Where everything is -inf any finite reference gives exp(-inf) = 0.
-    reference = highest.masked_fill(highest == -torch.inf, 0.0)
-    weights = torch.exp(logits - reference)
+    weights = torch.exp(logits - highest)
     total = weights.sum(dim=-1, keepdim=True)
     if sink is not None:
-        total = total + torch.exp(sink - reference)
+        total = total + torch.exp(sink - highest)
     return (weights / total).masked_fill(sees_nothing, 0.0)
 
 
