@@ -170,7 +170,7 @@ void attend_token(const Work& work, Part part, Part upcoming, const Accumulated&
   attend_stream<RowStream<C>>(work, part, upcoming, target, memory);
 }
 
-// Floats of scratch that either stream needs.
+// Floats of scratch that either stream needs, the rows of pairs being whole chunks.
 inline int64_t stream_floats(const CallShape& shape, int64_t rows) {
   const int64_t widest = (shape.head_size + 63) / 64 * 64;
   return (rows + kGroupKeys) * widest + rows * kTileKeys;

@@ -27,7 +27,7 @@ struct Segment {
   KeyRange keys;             // every key that one of the tokens may see
   int64_t splits = 1;        // parts of `keys` that are accumulated apart
   int64_t partial_row = -1;  // first accumulated row of the first part, when splits > 1
-  int64_t first_task = 0;
+  int64_t first_task = 0;    // of the plan's, one for each part
 
   int64_t tokens() const { return token_end - token_begin; }
 };

@@ -3,49 +3,9 @@
 
 #include "pace.h"
 #include "product.h"
-#include "query.h"
 
 namespace pa {
 namespace {
-
-// Whether a row can be an operand as it lies, again for every use of it (forget_memory).
-template <typename C>
-constexpr bool kReadsAsItLies = std::is_same_v<C, float>;
-
-// Query heads whose logits are found together, and slots of one pass: their sums are one vector.
-constexpr int kQueriesTogether = 4;
-inline int pass_keys(int64_t group_heads) {
-  return kLanes / (group_heads >= kQueriesTogether - 1 ? kQueriesTogether : group_heads);
-}
-
-// So many query heads with pass_keys keys.
-template <int Q, int P>
-struct Together {
-  static constexpr int kQueries = Q;
-  static constexpr int kKeys = P;
-};
-
-// Calls f(together, head) for the query heads of one KV head, a few from `head` on at a time.
-template <typename F>
-inline void for_heads_together(int64_t group_heads, F f) {
-  constexpr int kFew = kLanes / kQueriesTogether;
-  if (group_heads == 1) return f(Together<1, kLanes>{}, 0);
-  if (group_heads == 2) return f(Together<2, kLanes / 2>{}, 0);
-  const int64_t parts = (group_heads + kQueriesTogether - 1) / kQueriesTogether;
-  for (int64_t part = 0; part < parts; ++part) {
-    const int64_t head = group_heads * part / parts;
-    switch (group_heads * (part + 1) / parts - head) {
-      case 2:
-        f(Together<2, kFew>{}, head);
-        break;
-      case 3:
-        f(Together<3, kFew>{}, head);
-        break;
-      default:
-        f(Together<4, kFew>{}, head);
-    }
-  }
-}
 
 // Q queries times P keys, Q * P <= kLanes: lane q * P + key of the result is query q . key. Each
 // key is loaded once for all queries.
@@ -65,11 +25,13 @@ __attribute__((always_inline)) inline Vec some_logits(const float* queries, Rows
   };
   int64_t c = 0;
   for (; c + kLine <= padded; c += kLine) {
-    ahead.fetch(P);
-    ahead = ahead.after(P * Ahead::kLineBytes);
+    ahead.take<P * Ahead::kLineBytes>();
     PA_UNROLL for (int64_t i = 0; i < kLine; i += kLanes) step(c + i);
   }
-  for (; c < padded; c += kLanes) step(c);
+  for (; c < padded; c += kLanes) {
+    ahead.take<P * kLanes * sizeof(T)>();
+    step(c);
+  }
   return sum_each(sums);
 }
 

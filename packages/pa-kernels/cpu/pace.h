@@ -1,4 +1,4 @@
-// In which steps a cache is read, and what of it is asked for ahead of them.
+// In which steps one token reads a cache, and what of it is asked for ahead of them.
 #pragma once
 
 #include "tile.h"
@@ -6,17 +6,53 @@
 namespace pa {
 namespace {
 
+// Query heads whose logits are found together, and slots of one pass: their sums are one vector.
+constexpr int kQueriesTogether = 4;
+inline int pass_keys(int64_t group_heads) {
+  return kLanes / (group_heads >= kQueriesTogether - 1 ? kQueriesTogether : group_heads);
+}
+
+// So many query heads with pass_keys keys.
+template <int Q, int P>
+struct Together {
+  static constexpr int kQueries = Q;
+  static constexpr int kKeys = P;
+};
+
+// Calls f(together, head) for the query heads of one KV head, a few from `head` on at a time.
+template <typename F>
+inline void for_heads_together(int64_t group_heads, F f) {
+  constexpr int kFew = kLanes / kQueriesTogether;
+  if (group_heads == 1) return f(Together<1, kLanes>{}, 0);
+  if (group_heads == 2) return f(Together<2, kLanes / 2>{}, 0);
+  const int64_t parts = (group_heads + kQueriesTogether - 1) / kQueriesTogether;
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t head = group_heads * part / parts;
+    switch (group_heads * (part + 1) / parts - head) {
+      case 2:
+        f(Together<2, kFew>{}, head);
+        break;
+      case 3:
+        f(Together<3, kFew>{}, head);
+        break;
+      default:
+        f(Together<4, kFew>{}, head);
+    }
+  }
+}
+
 // How a call's cache is read: all in slots, each with all KV heads.
 struct Pace {
   int64_t slot_bytes;
   int tile;   // slots of a tile: enough that finding the largest logit is little work
-  int ahead;  // how far ahead of the reading memory is asked for its lines
+  int ahead;  // how far ahead memory is asked for lines; whole passes over the keys
   int pass;   // slots of one pass over the values
 
   static Pace of(const CallShape& shape, std::size_t element_size) {
     constexpr int64_t kTileBytes = 64 * 1024;
     // On its way for longer than memory takes to answer, and still near when its turn comes.
     constexpr int64_t kAheadBytes = 16 * 1024;
+    constexpr int64_t kFewSlots = 4;
     const int64_t bytes =
         shape.kv_num_heads * shape.head_size * static_cast<int64_t>(element_size);
     const auto slots = [&](int64_t least, int64_t limit) {
@@ -24,14 +60,16 @@ struct Pace {
       while (count > least && count * bytes > limit) count /= 2;
       return static_cast<int>(count);
     };
-    const int ahead = slots(4, kAheadBytes);
-    return {bytes, slots(kGroupKeys, kTileBytes), ahead, ahead < kGroupKeys ? ahead : kGroupKeys};
+    const int together = pass_keys(group_size(shape));
+    const int pass = slots(kFewSlots, kAheadBytes);
+    return {bytes, slots(kGroupKeys, kTileBytes), slots(together, kAheadBytes),
+            pass < kGroupKeys ? pass : kGroupKeys};
   }
 };
 
-// What will be read later. It is asked for line by line in the order of its addresses,
-// whatever the order of the reading that goes on meanwhile: the processor follows an order that it
-// knows, and runs ahead by itself. More requests at a time than it can hold would stop it.
+// What will be read later. It is asked for line by line in the order of its addresses, whatever the
+// order of the reading that goes on meanwhile: the processor follows an order that it knows, and
+// runs ahead by itself. More requests at a time than it can hold would stop it.
 struct Ahead {
   const char* at;
 
@@ -42,9 +80,11 @@ struct Ahead {
 
   Ahead after(int64_t bytes) const { return {at + bytes}; }
 
-  // Asks for the next lines.
-  __attribute__((always_inline)) void fetch(int64_t lines) const {
-    for (int64_t i = 0; i < lines; ++i) __builtin_prefetch(at + i * kLineBytes, 0, 3);
+  // Asks for the next so many bytes, and moves on.
+  template <int64_t bytes>
+  __attribute__((always_inline)) void take() {
+    for (int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(at + i, 0, 3);
+    at += bytes;
   }
 };
 

@@ -36,8 +36,7 @@ __attribute__((always_inline)) inline Vec some_pair_logits(const PairQueries& qu
   Vec sums[kLanes] = {};
   const auto step = [&](int64_t c, auto size) __attribute__((always_inline)) {
     const int64_t skipped = head * stride + c;
-    ahead.fetch(P);
-    ahead = ahead.after(P * Ahead::kLineBytes);
+    ahead.take<P * kChunk>();
     PA_UNROLL for (int p = 0; p < P; ++p) {
       const ChannelPairs key = channel_pairs(keys.data + p * keys.stride + c, size);
       add_key<Q, P>(queries.high + skipped, stride, key, sums + p);

@@ -3,19 +3,14 @@
 #pragma once
 
 #include "pair_logits.h"
+#include "pair_query.h"
 #include "pair_values.h"
-#include "query.h"
 #include "weigh.h"
 
 #if defined(__AVX512BF16__)
 
 namespace pa {
 namespace {
-
-// Whether queries are no longer the bfloat16 numbers that were given.
-inline bool changes_queries(const Work& work) {
-  return work.rotated != nullptr || work.shape->key_scaling == Scaling::kPerChannel;
-}
 
 template <typename C>
 class PairStream {
@@ -35,7 +30,8 @@ class PairStream {
     std::memset(high_, 0, static_cast<std::size_t>(rows * chunks) * 2 * sizeof(Bfloat16));
     std::memset(nothing_, 0, static_cast<std::size_t>(chunks) * sizeof(C));
     for (int64_t row = 0; row < rows; ++row) {
-      load_query(work, row_place(shape_, segment, row), row * chunks);
+      load_query_pairs(work, row_place(shape_, segment, row), high_ + row * chunks,
+                       low_ == nullptr ? nullptr : low_ + row * chunks);
     }
   }
 
@@ -66,34 +62,6 @@ class PairStream {
 
  private:
   int64_t stride() const { return shape_.kv_num_heads * shape_.head_size; }
-
-  void load_query(const Work& work, const RowPlace& place, int64_t to) const {
-    const int64_t size = shape_.head_size;
-    if (work.rotated != nullptr) {
-      const int64_t from = (place.token * shape_.num_heads + place.head) * size;
-      return store_query(work, work.rotated + from, place.head, to);
-    }
-    const Bfloat16* given = static_cast<const Bfloat16*>(work.buffers->query);
-    store_query(work, given + place.token * shape_.query_stride + place.head * size, place.head,
-                to);
-  }
-
-  template <typename T>
-  void store_query(const Work& work, const T* query, int64_t head, int64_t to) const {
-    const int64_t size = shape_.head_size;
-    const float* channel = work.buffers->key_scale;
-    for (int64_t c = 0; c < size; c += kLanes) {
-      Vec value = load_some(query + c, size - c);
-      if (shape_.key_scaling == Scaling::kPerChannel) {
-        value *= load_some(channel + head / group_size(shape_) * size + c, size - c);
-      }
-      if (low_ == nullptr) {
-        store_some(value, size - c, high_ + to + c);
-      } else {
-        split(value, size - c, high_ + to + c, low_ + to + c);
-      }
-    }
-  }
 
   void add_pairs_of(int key, const PairedRows<C>& values, int64_t head, Ahead ahead,
                     float* sums) const {

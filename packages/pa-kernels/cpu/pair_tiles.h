@@ -3,6 +3,7 @@
 #pragma once
 
 #include "float_tiles.h"
+#include "pair_query.h"
 #include "pairs.h"
 #include "weigh.h"
 
@@ -43,7 +44,10 @@ class PairTiles {
         logits_(memory + rows * padded_),
         keys_(logits_ + rows * kTileKeys),
         values_(keys_ + padded_ * kTileKeys) {
-    for (int64_t row = 0; row < rows; ++row) load_query(segment, row);
+    for (int64_t row = 0; row < rows; ++row) {
+      load_query_pairs(work, row_place(*work.shape, segment, row), high_ + row * padded_,
+                       low_ + row * padded_);
+    }
   }
 
   float* logits(int64_t row) const { return logits_ + row * kTileKeys; }
@@ -55,7 +59,7 @@ class PairTiles {
 
   void multiply_keys(const Tile& tile, int64_t row, int64_t rows) const {
     multiply_keys(high_, tile, row, rows, false);
-    if (work_.rotated != nullptr) multiply_keys(low_, tile, row, rows, true);
+    if (changes_queries(work_)) multiply_keys(low_, tile, row, rows, true);
   }
 
   void add_values(const Tile& tile, int64_t row, int64_t rows, float* sums) const {
@@ -95,23 +99,6 @@ class PairTiles {
   // Matrices of pairs: strides count floats, which are as wide.
   static Rows<Bfloat16Pair> pairs(const void* data, int64_t stride) {
     return {static_cast<const Bfloat16Pair*>(data), stride};
-  }
-
-  void load_query(const Segment& segment, int64_t row) {
-    const CallShape& shape = *work_.shape;
-    const RowPlace place = row_place(shape, segment, row);
-    const int64_t size = shape.head_size;
-    if (work_.rotated == nullptr) {
-      const Bfloat16* query = static_cast<const Bfloat16*>(work_.buffers->query) +
-                              place.token * shape.query_stride + place.head * size;
-      std::memcpy(high_ + row * padded_, query, static_cast<std::size_t>(size) * sizeof(Bfloat16));
-      return;
-    }
-    const float* query = work_.rotated + (place.token * shape.num_heads + place.head) * size;
-    for (int64_t c = 0; c < size; c += kLanes) {
-      split(load_some(query + c, size - c), size - c, high_ + row * padded_ + c,
-            low_ + row * padded_ + c);
-    }
   }
 
   void multiply_keys(const Bfloat16* queries, const Tile& tile, int64_t row, int64_t rows,

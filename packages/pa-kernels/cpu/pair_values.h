@@ -30,8 +30,7 @@ inline void add_pair_chunk(const Bfloat16* weights, const PairedRows<C>& values,
     }
   }
   for (int64_t pair = 0; pair < values.count; ++pair) {
-    ahead.fetch(2);
-    ahead = ahead.after(2 * Ahead::kLineBytes);
+    ahead.take<2 * kChunk>();
     const RowPairs rows = row_pairs(values.even + pair * values.stride,
                                     values.odd + pair * values.stride, size);
     PA_UNROLL for (int r = 0; r < R; ++r) {

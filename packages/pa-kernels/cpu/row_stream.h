@@ -1,6 +1,8 @@
 // Keys and values of one token's attention, read as they lie and widened to float.
 #pragma once
 
+#include "logits.h"
+#include "query.h"
 #include "values.h"
 
 namespace pa {

@@ -67,16 +67,6 @@ inline Vec alternating_signs() {
 }
 
 template <int h = kLanes / 2>
-inline float largest_lane(Vec value) {
-  const Vec folded = larger(value, swap_lanes<h>(value));
-  if constexpr (h == 1) {
-    return folded[0];
-  } else {
-    return largest_lane<h / 2>(folded);
-  }
-}
-
-template <int h = kLanes / 2>
 inline float sum_of_lanes(Vec value) {
   const Vec folded = value + swap_lanes<h>(value);
   if constexpr (h == 1) {

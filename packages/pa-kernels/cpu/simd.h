@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -110,6 +111,10 @@ inline void keep_in_register(Vec& value) {
 // Makes the compiler load again what it has loaded before: an operand in memory costs no
 // instruction of its own, and the fewer there are, the further the processor looks ahead.
 __attribute__((always_inline)) inline void forget_memory() { __asm__ volatile("" : : : "memory"); }
+
+// Whether a row can be an operand as it lies, again for every use of it.
+template <typename C>
+constexpr bool kReadsAsItLies = std::is_same_v<C, float>;
 
 inline float exp2(float x) { return exp2(broadcast(x))[0]; }
 

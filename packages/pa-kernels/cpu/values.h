@@ -1,7 +1,8 @@
 // Weighted sums of a few values for one token's query heads.
 #pragma once
 
-#include "logits.h"
+#include "pace.h"
+#include "product.h"
 
 namespace pa {
 namespace {
@@ -19,10 +20,8 @@ __attribute__((always_inline)) inline void add_block(Matrix weights, Rows<T> val
                                                      std::index_sequence<sum...>,
                                                      std::index_sequence<v...>) {
   Vec total[R * V] = {load(sums.data + sum / V * sums.stride + sum % V * kLanes)...};
-  constexpr int64_t kLines = V * kLanes * sizeof(T) / Ahead::kLineBytes;
   for (int64_t key = 0; key < keys; ++key) {
-    ahead.fetch(kLines);
-    ahead = ahead.after(kLines * Ahead::kLineBytes);
+    ahead.take<V * kLanes * sizeof(T)>();
     const T* row = values.data + key * values.stride;
     const auto weight = [&](std::size_t r) {
       return broadcast(weights.data[r * weights.stride + key]);
@@ -53,6 +52,7 @@ inline void add_columns(Matrix weights, Rows<T> values, int64_t keys, Ahead ahea
     add_block<R, 1>(weights, Rows<T>{values.data + c, values.stride}, keys, ahead,
                     Sums{sums.data + c, sums.stride}, std::make_index_sequence<R>{},
                     std::make_index_sequence<1>{});
+    ahead = ahead.after(keys * kLanes * static_cast<int64_t>(sizeof(T)));
   }
 }
 

@@ -109,7 +109,8 @@ def test_weights_sum_to_one_as_they_are_used(
         quant_type="PER_TENSOR" if is_quantized else "NONE",
         scale=-math.log(weight),
     )
-    inputs = random_paged_problem(0, options).inputs
+    problem = random_paged_problem(0, options)
+    inputs = problem.inputs
     assert inputs.key is not None
     assert inputs.value is not None
     assert inputs.value_cache is not None
@@ -124,7 +125,6 @@ def test_weights_sum_to_one_as_they_are_used(
     for scale in (inputs.k_scale, inputs.v_scale):
         if scale is not None:
             scale.fill_(1.0)
-    problem = replace(random_paged_problem(0, options), inputs=inputs)
 
     # The sum of the weights that were not rounded is larger by nearly 2^-8: a value of 1 - 2^-8.
     assert bool((kernel.output(problem) == 1.0).all())

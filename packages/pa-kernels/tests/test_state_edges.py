@@ -89,7 +89,15 @@ def test_attributes_are_finite_numbers_of_float32(name: str, number: object) -> 
 
 @pytest.mark.parametrize("scale", [3.4e38, -3.4e38, 2])
 def test_the_largest_numbers_and_integers_are_scales(scale: float) -> None:
-    gated_delta_net(DELTA, GatedDeltaNetAttributes(scale=scale))
+    tiny = replace(DELTA, query=DELTA.query * 2.0**-40)
+
+    output = gated_delta_net(tiny, GatedDeltaNetAttributes(scale=scale)).output
+
+    # The output is linear in the scale.
+    expected = gated_delta_net(tiny, GatedDeltaNetAttributes(scale=1.0)).output.double() * scale
+    torch.testing.assert_close(
+        output.double(), expected, rtol=1e-5, atol=1e-6 * abs(scale) * 2**-40
+    )
 
 
 def test_an_epsilon_of_zero_is_one() -> None:
