@@ -15,7 +15,7 @@ constexpr int64_t kQueryRows = 128;
 constexpr int64_t kSplitBytes = 256 * 1024;
 constexpr int64_t kMinSplitKeys = 128;
 constexpr int64_t kMaxSplitKeys = 1024;
-constexpr int64_t kEnoughSplits = 8;
+constexpr int64_t kEnoughSplits = 16;
 
 // Segments with more rows than this are compute bound and come in numbers; they are not split.
 constexpr int64_t kMaxSplitRows = 32;
