@@ -3,6 +3,7 @@
 // be shorter; but slots are a power of two apart, and the first-level cache has no room for many.
 #pragma once
 
+#include "fixed_stream.h"
 #include "pair_stream.h"
 #include "row_stream.h"
 #include "weigh.h"
@@ -34,7 +35,7 @@ struct TokenTile {
            (key % kGroupKeys * shape().kv_num_heads + head) * shape().head_size;
   }
 
-  // A request for a line is not worth a walk through the page tables to the processor.
+  // Where every request had to walk through the page tables, the first ones of a page came late.
   void walk_next_pages() const {
     for (int group = 0; group < next.groups(); ++group) {
       if (next.slot[group] < 0) continue;
@@ -77,11 +78,11 @@ struct TokenTile {
   void weigh(int64_t row, int64_t count) const {
     const int64_t padded = padded_v_head_size(shape());
     float* sums = target.sums + row * padded;
-    float keep[kLanes];
-    weigh_rows<typename Stream::Weight>(
+    const TileFactors factors = weigh_rows<typename Stream::Weight>(
         tile, stream.scale(), count, [&](int64_t) { return Seen{tile.begin, tile.end}; },
-        stream.logits(row), {sums, target.highest + row, target.total + row}, keep);
-    for (int64_t i = 0; i < count; ++i) scale_row(keep[i], padded, sums + i * padded);
+        stream.logits(row), {sums, target.highest + row, target.total + row});
+    for (int64_t i = 0; i < count; ++i) scale_row(factors.keep[i], padded, sums + i * padded);
+    if constexpr (kIsFixed<typename Stream::Weight>) stream.keep_units(factors, row, count);
   }
 
   // Weighs the rows of a few KV heads, those from `head` on: about as many as one vector holds.
@@ -141,10 +142,8 @@ struct TileWalk {
 // Accumulates a part of one token, whose segment has all KV heads.
 template <typename Stream>
 void attend_stream(const Work& work, Part part, Part upcoming, const Accumulated& target,
-                   float* memory) {
-  const int64_t rows = segment_rows(*work.shape, *part.segment);
-  const Stream stream(work, *part.segment, rows, memory);
-  const Pace pace = Pace::of(*work.shape, sizeof(typename Stream::Element));
+                   const Stream& stream) {
+  const Pace pace = Pace::of(*work.shape, sizeof(typename Stream::Element), stream.keys_together());
   const TileWalk walk{work, pace, part};
   Tile next = walk.first();
   while (next.end > 0) {
@@ -158,22 +157,29 @@ void attend_stream(const Work& work, Part part, Part upcoming, const Accumulated
 template <typename C>
 void attend_token(const Work& work, Part part, Part upcoming, const Accumulated& target,
                   float* memory) {
+  const int64_t rows = segment_rows(*work.shape, *part.segment);
 #if defined(__AVX512BF16__)
-  if constexpr (sizeof(C) == 1) {
-    // Two parts of a query against int8 keys cost more than floats do.
-    const bool gains = std::is_same_v<C, Float8> || !changes_queries(work);
-    if (work.shape->dtype == Dtype::kBfloat16 && gains) {
-      return attend_stream<PairStream<C>>(work, part, upcoming, target, memory);
+  if (work.shape->dtype == Dtype::kBfloat16) {
+    if constexpr (std::is_same_v<C, Int8>) {
+      const FixedStream stream(work, *part.segment, rows, memory);
+      if (stream.is_exact()) return attend_stream(work, part, upcoming, target, stream);
+    }
+    if constexpr (std::is_same_v<C, Float8>) {
+      return attend_stream(work, part, upcoming, target,
+                           PairStream(work, *part.segment, rows, memory));
     }
   }
 #endif
-  attend_stream<RowStream<C>>(work, part, upcoming, target, memory);
+  attend_stream(work, part, upcoming, target, RowStream<C>(work, *part.segment, rows, memory));
 }
 
-// Floats of scratch that either stream needs, the rows of pairs being whole chunks.
+// Floats of scratch that any stream of this unit needs.
 inline int64_t stream_floats(const CallShape& shape, int64_t rows) {
-  const int64_t widest = (shape.head_size + 63) / 64 * 64;
-  return (rows + kGroupKeys) * widest + rows * kTileKeys;
+  int64_t most = RowStream<float>::floats(shape, rows);
+#if defined(__AVX512BF16__)
+  most = greater(most, greater(PairStream::floats(shape, rows), FixedStream::floats(shape, rows)));
+#endif
+  return most;
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ bool runs_here(const std::string& name) {
   if (name == "avx512") return runs_avx512();
   if (name == "avx512_bf16") {
     return runs_avx512() && __builtin_cpu_supports("avx512bf16") &&
-           __builtin_cpu_supports("avx512vbmi");
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
   }
 #endif
   return name == "generic";

@@ -48,7 +48,7 @@ struct Pace {
   int ahead;  // how far ahead memory is asked for lines; whole passes over the keys
   int pass;   // slots of one pass over the values
 
-  static Pace of(const CallShape& shape, std::size_t element_size) {
+  static Pace of(const CallShape& shape, std::size_t element_size, int together) {
     constexpr int64_t kTileBytes = 64 * 1024;
     // On its way for longer than memory takes to answer, and still near when its turn comes.
     constexpr int64_t kAheadBytes = 16 * 1024;
@@ -60,7 +60,6 @@ struct Pace {
       while (count > least && count * bytes > limit) count /= 2;
       return static_cast<int>(count);
     };
-    const int together = pass_keys(group_size(shape));
     const int pass = slots(kFewSlots, kAheadBytes);
     return {bytes, slots(kGroupKeys, kTileBytes), slots(together, kAheadBytes),
             pass < kGroupKeys ? pass : kGroupKeys};
@@ -80,20 +79,20 @@ struct Ahead {
 
   Ahead after(int64_t bytes) const { return {at + bytes}; }
 
-  // Asks for the next so many bytes, and moves on.
+  // Asks for the next so many bytes, and moves on. They are read once and may leave again.
   template <int64_t bytes>
   __attribute__((always_inline)) void take() {
-    for (int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(at + i, 0, 3);
+    for (int64_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(at + i, 0, 0);
     at += bytes;
   }
 };
 
-// Reads a byte of each page of a run of memory, so that its place is known from then on. The walks
-// through the page tables run side by side.
+// Asks for a line of each page of a run of memory, so that its place is known from then on. The
+// walks through the page tables run side by side, and nothing waits for them as for a load.
 inline void walk_pages(const void* from, int64_t bytes) {
   constexpr int64_t kPageBytes = 4096;
-  const volatile char* first = static_cast<const volatile char*>(from);
-  for (int64_t i = 0; i < bytes; i += kPageBytes) (void)first[i];
+  const char* first = static_cast<const char*>(from);
+  for (int64_t i = 0; i < bytes; i += kPageBytes) __builtin_prefetch(first + i, 0, 3);
 }
 
 }  // namespace

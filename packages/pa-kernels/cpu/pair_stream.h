@@ -1,5 +1,5 @@
-// Codes of one token's attention, read as they lie, as pairs of bfloat16 numbers, beside bfloat16
-// activations. Weights are rounded to bfloat16; queries that are none are kept in two parts.
+// float8 codes of one token's attention, read as they lie, as pairs of bfloat16 numbers. Weights
+// are rounded to bfloat16; queries that are no bfloat16 numbers any more are kept in two parts.
 #pragma once
 
 #include "pair_logits.h"
@@ -12,10 +12,9 @@
 namespace pa {
 namespace {
 
-template <typename C>
 class PairStream {
  public:
-  using Element = C;
+  using Element = Float8;
   using Weight = Bfloat16;
 
   PairStream(const Work& work, const Segment& segment, int64_t rows, float* memory)
@@ -28,42 +27,44 @@ class PairStream {
     if (shape_.key_scaling == Scaling::kPerTensor) scale_.query *= *work.buffers->key_scale;
     const int64_t chunks = in_chunks(shape_.head_size);
     std::memset(high_, 0, static_cast<std::size_t>(rows * chunks) * 2 * sizeof(Bfloat16));
-    std::memset(nothing_, 0, static_cast<std::size_t>(chunks) * sizeof(C));
+    std::memset(nothing_, 0, static_cast<std::size_t>(chunks) * sizeof(Float8));
     for (int64_t row = 0; row < rows; ++row) {
       load_query_pairs(work, row_place(shape_, segment, row), high_ + row * chunks,
                        low_ == nullptr ? nullptr : low_ + row * chunks);
     }
   }
 
+  static int64_t floats(const CallShape& shape, int64_t rows) {
+    return (rows + 1) * in_chunks(shape.head_size) + rows * kTileKeys;
+  }
+
   LogitScale scale() const { return scale_; }
   float* logits(int64_t row) const { return logits_ + row * kTileKeys; }
   const void* near() const { return high_; }
-  int keys_together() const { return pass_keys(group_size(shape_)); }
+  int keys_together() const { return kGroupKeys; }
 
-  // Logits of keys_together() keys of one KV head, the first of which is the tile's `key`th.
-  void multiply_keys(const C* keys, int key, int64_t head, Ahead ahead) const {
+  // Logits of a group's keys of one KV head, the first of which is the tile's `key`th.
+  void multiply_keys(const Float8* keys, int key, int64_t head, Ahead ahead) const {
     const int64_t row = head * group_size(shape_);
-    const int64_t skipped = row * in_chunks(shape_.head_size);
-    const PairQueries queries{high_ + skipped, low_ == nullptr ? nullptr : low_ + skipped,
-                              shape_.head_size};
-    pass_pair_logits(queries, group_size(shape_), Rows<C>{keys, stride()}, ahead,
-                     logits(row) + key);
+    const PairQueries queries{high_, low_, shape_.head_size};
+    group_pair_logits(queries.from(row), group_size(shape_), Rows<Float8>{keys, stride()}, ahead,
+                      logits(row) + key);
   }
 
   // sums += weights . values of `count` keys, the first of which is the tile's `key`th.
-  void add_values(const C* values, int key, int count, int64_t head, Ahead ahead,
+  void add_values(const Float8* values, int key, int count, int64_t head, Ahead ahead,
                   float* sums) const {
     add_pairs_of(key, {values, values + stride(), 2 * stride(), count / 2}, head, ahead, sums);
     if (count % 2 == 0) return;
-    const C* last = values + (count - 1) * stride();
-    const C* nothing = reinterpret_cast<const C*>(nothing_);
+    const Float8* last = values + (count - 1) * stride();
+    const Float8* nothing = reinterpret_cast<const Float8*>(nothing_);
     add_pairs_of(key + count - 1, {last, nothing, 0, 1}, head, Ahead::near(near()), sums);
   }
 
  private:
   int64_t stride() const { return shape_.kv_num_heads * shape_.head_size; }
 
-  void add_pairs_of(int key, const PairedRows<C>& values, int64_t head, Ahead ahead,
+  void add_pairs_of(int key, const PairedRows& values, int64_t head, Ahead ahead,
                     float* sums) const {
     const int64_t padded = padded_v_head_size(shape_);
     const int64_t row = head * group_size(shape_);

@@ -1,7 +1,7 @@
-// Weighted sums of codes for one token's query heads, from pairs of bfloat16 numbers.
+// Weighted sums of float8 values for one token's query heads, from pairs of bfloat16 numbers.
 #pragma once
 
-#include "pair_chunk.h"
+#include "float8_pairs.h"
 #include "values.h"
 
 #if defined(__AVX512BF16__)
@@ -10,17 +10,16 @@ namespace pa {
 namespace {
 
 // Pairs of neighbouring rows.
-template <typename C>
 struct PairedRows {
-  const C* even;
-  const C* odd;
+  const Float8* even;
+  const Float8* odd;
   int64_t stride;  // from pair to pair, in elements
   int64_t count;   // of pairs
 };
 
 // sums [R, columns] += weights [R, pairs] values, over the columns of one chunk.
-template <int R, typename C, bool whole>
-inline void add_pair_chunk(const Bfloat16* weights, const PairedRows<C>& values,
+template <int R, bool whole>
+inline void add_pair_chunk(const Bfloat16* weights, const PairedRows& values,
                            ChunkSize<whole> size, Ahead ahead, Sums sums) {
   constexpr int kVectors = kChunk / kLanes;
   Vec total[R][kVectors];
@@ -50,8 +49,7 @@ inline void add_pair_chunk(const Bfloat16* weights, const PairedRows<C>& values,
 }
 
 // sums [G, columns] += weights [G, pairs] values; a row of weights is 2 * kTileKeys long.
-template <typename C>
-inline void add_weighted_pairs(const Bfloat16* weights, PairedRows<C> values, int64_t columns,
+inline void add_weighted_pairs(const Bfloat16* weights, PairedRows values, int64_t columns,
                                Ahead ahead, Sums sums, int64_t group_heads) {
   for_heads_together(group_heads, [&](auto together, int64_t head) {
     constexpr int kHeads = decltype(together)::kQueries;
@@ -59,7 +57,7 @@ inline void add_weighted_pairs(const Bfloat16* weights, PairedRows<C> values, in
     const Sums out{sums.data + head * sums.stride, sums.stride};
     Ahead fetched = head == 0 ? ahead : Ahead::near(out.data);
     const auto step = [&](int64_t c, auto size) {
-      const PairedRows<C> part{values.even + c, values.odd + c, values.stride, values.count};
+      const PairedRows part{values.even + c, values.odd + c, values.stride, values.count};
       add_pair_chunk<kHeads>(some, part, size, fetched, {out.data + c, out.stride});
       fetched = fetched.after(values.count * 2 * kChunk);
     };

@@ -44,11 +44,11 @@ struct TokensOfSegment {
       const auto seen = [&](int64_t r) {
         return seen_keys(visible[(row + r) / group_heads], tile);
       };
-      float keep[kLanes];
       float* sums = target.sums + row * padded_v;
-      weigh_rows<typename Tiles::Weight>(tile, scale, count, seen, tiles.logits(row),
-                                         {sums, target.highest + row, target.total + row}, keep);
-      for (int64_t r = 0; r < count; ++r) scale_row(keep[r], padded_v, sums + r * padded_v);
+      const TileFactors factors = weigh_rows<typename Tiles::Weight>(
+          tile, scale, count, seen, tiles.logits(row),
+          {sums, target.highest + row, target.total + row});
+      for (int64_t r = 0; r < count; ++r) scale_row(factors.keep[r], padded_v, sums + r * padded_v);
     }
   }
 

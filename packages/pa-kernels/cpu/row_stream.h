@@ -22,6 +22,11 @@ class RowStream {
     load_queries(work, segment, queries_);
   }
 
+  static int64_t floats(const CallShape& shape, int64_t rows) {
+    const int64_t widest = padded_size(greater(shape.head_size, shape.v_head_size));
+    return (rows + kGroupKeys) * widest + rows * kTileKeys;
+  }
+
   LogitScale scale() const { return logit_scale(shape_); }
   float* logits(int64_t row) const { return logits_ + row * kTileKeys; }
   // Memory that is near anyhow, to be asked for where nothing else is wanted.
