@@ -40,6 +40,20 @@ struct ChunkSize {
   }
 };
 
+// Calls step(channel, ChunkSize) for whole chunks of so many channels, then for the rest.
+template <typename F>
+__attribute__((always_inline)) inline void for_chunks(int64_t size, F step) {
+  int64_t c = 0;
+  for (; c + kChunk <= size; c += kChunk) step(c, ChunkSize<true>{kChunk});
+  if (c < size) step(c, ChunkSize<false>{size - c});
+}
+
+// Interleaving goes on within each quarter of a vector: lanes four apart become neighbours, or what
+// lies side by side in the end is put into the same place of all quarters before.
+inline __m512i four_apart() {
+  return _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+}
+
 // The same channel of two rows: lane i of vector v has channel 16 v + i of both.
 struct RowPairs {
   __m512i vectors[4];

@@ -6,7 +6,6 @@
 #include "fixed_stream.h"
 #include "pair_stream.h"
 #include "row_stream.h"
-#include "weigh.h"
 
 namespace pa {
 namespace {
@@ -78,11 +77,9 @@ struct TokenTile {
   void weigh(int64_t row, int64_t count) const {
     const int64_t padded = padded_v_head_size(shape());
     float* sums = target.sums + row * padded;
-    const TileFactors factors = weigh_rows<typename Stream::Weight>(
-        tile, stream.scale(), count, [&](int64_t) { return Seen{tile.begin, tile.end}; },
-        stream.logits(row), {sums, target.highest + row, target.total + row});
-    for (int64_t i = 0; i < count; ++i) scale_row(factors.keep[i], padded, sums + i * padded);
-    if constexpr (kIsFixed<typename Stream::Weight>) stream.keep_units(factors, row, count);
+    const Kept kept =
+        stream.weigh(tile, row, count, {sums, target.highest + row, target.total + row});
+    for (int64_t i = 0; i < count; ++i) scale_row(kept.factor[i], padded, sums + i * padded);
   }
 
   // Weighs the rows of a few KV heads, those from `head` on: about as many as one vector holds.
@@ -95,7 +92,7 @@ struct TokenTile {
     }
   }
 
-  // Only wanted values are read: another slot of the block may hold NaN, and 0 * NaN is NaN.
+  // Only wanted values take part: another slot of the block may hold NaN, and 0 * NaN is NaN.
   // Weights are found between the sums and not all at once, so that memory never has to wait.
   void add() const {
     walk_next_pages();
@@ -162,7 +159,7 @@ void attend_token(const Work& work, Part part, Part upcoming, const Accumulated&
   if (work.shape->dtype == Dtype::kBfloat16) {
     if constexpr (std::is_same_v<C, Int8>) {
       const FixedStream stream(work, *part.segment, rows, memory);
-      if (stream.is_exact()) return attend_stream(work, part, upcoming, target, stream);
+      if (stream.has_digits()) return attend_stream(work, part, upcoming, target, stream);
     }
     if constexpr (std::is_same_v<C, Float8>) {
       return attend_stream(work, part, upcoming, target,

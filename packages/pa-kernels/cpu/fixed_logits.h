@@ -12,7 +12,7 @@ namespace {
 
 // sum += keys . digits, four of both a lane. The digits are an operand in memory, which compilers
 // do not make of a broadcast one by themselves.
-__attribute__((always_inline)) inline void add_products(IntVec& sum, __m512i keys,
+__attribute__((always_inline)) inline void add_bytes(IntVec& sum, __m512i keys,
                                                         const int8_t* four) {
   typedef int32_t Four __attribute__((aligned(1), may_alias));
   __asm__("vpdpbusd %2%{1to16%}, %1, %0"
@@ -38,14 +38,12 @@ inline void some_fixed_logits(const FixedQueries& queries, Rows<Int8> keys, Ahea
           _mm512_xor_si512(columns.vectors[j], _mm512_set1_epi8(static_cast<char>(0x80)));
       const int8_t* digits = queries.digits + c + 4 * j;
       PA_UNROLL for (int q = 0; q < Q; ++q) {
-        add_products(high[q], key, digits + q * stride);
-        add_products(low[q], key, digits + q * stride + stride / 2);
+        add_bytes(high[q], key, digits + q * stride);
+        add_bytes(low[q], key, digits + q * stride + stride / 2);
       }
     }
   };
-  int64_t c = 0;
-  for (; c + kChunk <= queries.size; c += kChunk) step(c, ChunkSize<true>{kChunk});
-  if (c < queries.size) step(c, ChunkSize<false>{queries.size - c});
+  for_chunks(queries.size, step);
   PA_UNROLL for (int q = 0; q < Q; ++q) {
     const Vec upper = __builtin_convertvector(high[q], Vec);
     const Vec lower = __builtin_convertvector(low[q], Vec);

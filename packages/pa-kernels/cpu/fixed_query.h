@@ -1,8 +1,11 @@
 // A query as whole numbers of 16 bits, for products with codes of int8.
 #pragma once
 
+#include <cmath>
+
 #include "chunk.h"
-#include "query.h"
+#include "shuffle.h"
+#include "softmax.h"
 
 #if defined(__AVX512VNNI__)
 
@@ -28,8 +31,13 @@ struct FixedQueries {
 // The largest whole number whose two digits both lie within -128 to 127.
 constexpr float kLargestFixed = 127.0F * 256.0F + 127.0F;
 
-// Queries up to this size have digits.
-constexpr float kMostQuery = 1e30F;
+// Queries up to this size have digits. A channel is off by half a unit at most, and a logit by some
+// sqrt(D) times as much with the largest codes; what is not below about 2^-7, in powers of two,
+// could show in the output. So it would where one channel is far above the others and meets codes
+// of 0.
+inline float most_query(const CallShape& shape) {
+  return 4.0F / (std::sqrt(static_cast<float>(shape.head_size)) * logit_scale(shape).logit);
+}
 
 inline Vec size_of(Vec value) { return bit_cast<Vec>(bit_cast<WordVec>(value) & 0x7FFFFFFFU); }
 
@@ -47,12 +55,6 @@ struct DigitSums {
   Vec high;
   Vec low;
 };
-
-// Four words of 32 bits a lane as bytes in the order of their channels.
-inline __m512i in_order(__m512i bytes) {
-  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  return _mm512_permutexvar_epi32(order, bytes);
-}
 
 inline DigitSums write_digits(const float* query, int64_t size, float per_unit, int8_t* high,
                               int8_t* low) {
@@ -72,16 +74,16 @@ inline DigitSums write_digits(const float* query, int64_t size, float per_unit, 
       return _mm512_sub_epi16(words, _mm512_slli_epi16(tops, 8));
     };
     const __m512i top_a = top(a), top_b = top(b);
-    const __m512i tops = in_order(_mm512_packs_epi16(top_a, top_b));
-    const __m512i rests = in_order(_mm512_packs_epi16(rest(a, top_a), rest(b, top_b)));
+    const __m512i tops =
+        _mm512_permutexvar_epi32(four_apart(), _mm512_packs_epi16(top_a, top_b));
+    const __m512i rests = _mm512_permutexvar_epi32(
+        four_apart(), _mm512_packs_epi16(rest(a, top_a), rest(b, top_b)));
     _mm512_storeu_si512(high + c, tops);
     _mm512_storeu_si512(low + c, rests);
     high_sum = _mm512_dpbusd_epi32(high_sum, ones, tops);
     low_sum = _mm512_dpbusd_epi32(low_sum, ones, rests);
   };
-  int64_t c = 0;
-  for (; c + kChunk <= size; c += kChunk) step(c, ChunkSize<true>{kChunk});
-  if (c < size) step(c, ChunkSize<false>{size - c});
+  for_chunks(size, step);
   return {bit_cast<Vec>(_mm512_cvtepi32_ps(high_sum)), bit_cast<Vec>(_mm512_cvtepi32_ps(low_sum))};
 }
 
@@ -90,8 +92,9 @@ inline void store_starts(const Vec (&sums)[kLanes], int64_t count, int32_t* to) 
   _mm512_mask_storeu_epi32(to, first_lanes(count), _mm512_cvtps_epi32(bit_cast<__m512>(start)));
 }
 
-// Digits of up to kLanes queries, rows of `padded` floats; false if one of them has none.
-inline bool load_fixed(const float* queries, int64_t padded, int64_t count,
+// Digits of up to kLanes queries, rows of `padded` floats; false if one of them is larger than
+// `most` or NaN, and has none.
+inline bool load_fixed(const float* queries, int64_t padded, int64_t count, float most,
                        const FixedQueries& to) {
   Vec lanes[kLanes] = {};
   for (int64_t row = 0; row < count; ++row) {
@@ -100,7 +103,7 @@ inline bool load_fixed(const float* queries, int64_t padded, int64_t count,
   const Vec largest = bit_cast<Vec>(fold_each(lanes, [](Vec a, Vec b) {
     return bit_cast<Vec>(_mm512_max_epi32(bit_cast<__m512i>(a), bit_cast<__m512i>(b)));
   }));
-  const IntVec usable = largest <= broadcast(kMostQuery);
+  const IntVec usable = largest <= broadcast(most);
   if (_mm512_movepi32_mask(bit_cast<__m512i>(usable)) != 0xFFFF) return false;
   float per_unit[kLanes];
   // Infinite for 0, whose digits then are anything: its unit is 0.

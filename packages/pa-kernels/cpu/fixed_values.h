@@ -9,7 +9,7 @@
 namespace pa {
 namespace {
 
-// Weights of 16 bits, a row 2 * kTileKeys long, and what a unit of each row is worth.
+// Digits of weights, a row 2 * kTileKeys long, and what a unit of each row is worth.
 struct FixedWeights {
   const int16_t* data;
   const float* units;
@@ -34,7 +34,7 @@ __attribute__((always_inline)) inline RowPairs woven_words(const Int8* even, con
 }
 
 // sum += a . b, two words of both a lane. GCC copies the sums of the intrinsic back and forth.
-__attribute__((always_inline)) inline void add_products(IntVec& sum, __m512i a, __m512i b) {
+__attribute__((always_inline)) inline void add_words(IntVec& sum, __m512i a, __m512i b) {
   __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
 }
 
@@ -71,7 +71,7 @@ __attribute__((always_inline)) inline void add_fixed_chunk(FixedWeights weights,
       std::memcpy(&both, weights.data + r * 2 * kTileKeys + pair * 2, sizeof both);
       return _mm512_set1_epi32(both);
     };
-    (add_products(total[sum], rows.vectors[sum % kVectors], weight(sum / kVectors)), ...);
+    (add_words(total[sum], rows.vectors[sum % kVectors], weight(sum / kVectors)), ...);
   }
   ((sum % 2 == 0 ? add_woven(total[sum], total[sum | 1], broadcast(weights.units[sum / kVectors]),
                              sum % kVectors * kLanes, size,
@@ -93,9 +93,7 @@ inline void add_fixed(FixedWeights weights, Rows<Int8> values, int64_t pairs, in
                               std::make_index_sequence<kHeads * kChunk / kLanes>{});
       fetched = fetched.after(pairs * 2 * kChunk);
     };
-    int64_t c = 0;
-    for (; c + kChunk <= columns; c += kChunk) step(c, ChunkSize<true>{kChunk});
-    if (c < columns) step(c, ChunkSize<false>{columns - c});
+    for_chunks(columns, step);
   });
 }
 

@@ -59,12 +59,10 @@ inline WordPairs interleave(const WordHalves& words) {
           _mm512_unpackhi_epi8(words.low, words.high)};
 }
 
-// What shall lie side by side at the end is put into the same place of all quarters first.
 template <bool whole>
 inline RowPairs row_pairs(const Float8* even, const Float8* odd, ChunkSize<whole> size) {
-  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const auto words = [&](const Float8* row) {
-    return interleave(widen(_mm512_permutexvar_epi32(order, size.load_codes(row))));
+    return interleave(widen(_mm512_permutexvar_epi32(four_apart(), size.load_codes(row))));
   };
   const WordPairs a = words(even), b = words(odd);
   return {{_mm512_unpacklo_epi16(a.lower, b.lower), _mm512_unpackhi_epi16(a.lower, b.lower),

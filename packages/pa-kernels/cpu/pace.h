@@ -53,6 +53,7 @@ struct Pace {
     // On its way for longer than memory takes to answer, and still near when its turn comes.
     constexpr int64_t kAheadBytes = 16 * 1024;
     constexpr int64_t kFewSlots = 4;
+    static_assert(kFewSlots % 2 == 0, "values go in pairs of keys, none in two passes");
     const int64_t bytes =
         shape.kv_num_heads * shape.head_size * static_cast<int64_t>(element_size);
     const auto slots = [&](int64_t least, int64_t limit) {

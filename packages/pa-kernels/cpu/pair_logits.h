@@ -10,16 +10,14 @@
 namespace pa {
 namespace {
 
-// Queries of one KV head, [G, in_chunks(size)] each, zeros behind the last channel.
+// Queries of one KV head, [G, in_chunks(size)], zeros behind the last channel. Bfloat16: as given.
+// float: changed ones, of each four channels the first and the third before the others.
+template <typename T>
 struct PairQueries {
-  const Bfloat16* high;
-  const Bfloat16* low;  // what high leaves, or null
+  const T* data;
   int64_t size;
 
-  PairQueries from(int64_t head) const {
-    const int64_t skipped = head * in_chunks(size);
-    return {high + skipped, low == nullptr ? nullptr : low + skipped, size};
-  }
+  PairQueries from(int64_t head) const { return {data + head * in_chunks(size), size}; }
 };
 
 // Two sums a key: of its even pairs of channels and of its odd ones. Lanes 4 q to 4 q + 3 are keys
@@ -29,16 +27,46 @@ struct KeySums {
   Vec second;
 };
 
+// Of each four lanes the third before the second: what add_column takes of changed queries.
+inline Vec third_before_second(Vec value) {
+  constexpr int kOrder = 0xD8;
+  return bit_cast<Vec>(_mm512_permute_ps(bit_cast<__m512>(value), kOrder));
+}
+
+inline __m512i broadcast_half(const void* two) {
+  int64_t both;
+  std::memcpy(&both, two, sizeof both);
+  return _mm512_set1_epi64(both);
+}
+
 // sums += queries . keys over four channels, an even and an odd pair of them.
 template <int Q>
 __attribute__((always_inline)) inline void add_column(const Bfloat16* queries, int64_t stride,
                                                       const WordPairs& keys, KeySums* sums) {
   PA_UNROLL for (int q = 0; q < Q; ++q) {
-    int64_t both;
-    std::memcpy(&both, queries + q * stride, sizeof both);
-    const __m512i query = _mm512_set1_epi64(both);
+    const __m512i query = broadcast_half(queries + q * stride);
     sums[q].first = add_pairs(sums[q].first, query, keys.lower);
     sums[q].second = add_pairs(sums[q].second, query, keys.upper);
+  }
+}
+
+// The same in float, a product at a time: cheaper than pairs with both parts of a query.
+template <int Q>
+__attribute__((always_inline)) inline void add_column(const float* queries, int64_t stride,
+                                                      const WordPairs& keys, KeySums* sums) {
+  const auto low = [](__m512i pairs) { return bit_cast<Vec>(bit_cast<WordVec>(pairs) << 16); };
+  const auto high = [](__m512i pairs) {
+    return bit_cast<Vec>(bit_cast<WordVec>(pairs) & 0xFFFF0000U);
+  };
+  const Vec first_low = low(keys.lower), first_high = high(keys.lower);
+  const Vec second_low = low(keys.upper), second_high = high(keys.upper);
+  PA_UNROLL for (int q = 0; q < Q; ++q) {
+    const Vec even = bit_cast<Vec>(broadcast_half(queries + q * stride));
+    const Vec odd = bit_cast<Vec>(broadcast_half(queries + q * stride + 2));
+    sums[q].first += even * first_low;
+    sums[q].second += even * second_low;
+    sums[q].first += odd * first_high;
+    sums[q].second += odd * second_high;
   }
 }
 
@@ -50,8 +78,8 @@ inline Vec sum_of_halves(const KeySums& sums) {
 }
 
 // Logits of the first Q queries with a group's keys; logits: rows of kTileKeys.
-template <int Q>
-inline void some_pair_logits(const PairQueries& queries, Rows<Float8> keys, Ahead ahead,
+template <int Q, typename T>
+inline void some_pair_logits(const PairQueries<T>& queries, Rows<Float8> keys, Ahead ahead,
                              float* logits) {
   const int64_t stride = in_chunks(queries.size);
   KeySums sums[Q] = {};
@@ -60,20 +88,18 @@ inline void some_pair_logits(const PairQueries& queries, Rows<Float8> keys, Ahea
     const KeyColumns columns = key_columns(keys.data + c, keys.stride, size);
     PA_UNROLL for (int j = 0; j < kChunk / 4; ++j) {
       const WordPairs key = interleave(widen(columns.vectors[j]));
-      add_column<Q>(queries.high + c + 4 * j, stride, key, sums);
-      if (queries.low != nullptr) add_column<Q>(queries.low + c + 4 * j, stride, key, sums);
+      add_column<Q>(queries.data + c + 4 * j, stride, key, sums);
     }
   };
-  int64_t c = 0;
-  for (; c + kChunk <= queries.size; c += kChunk) step(c, ChunkSize<true>{kChunk});
-  if (c < queries.size) step(c, ChunkSize<false>{queries.size - c});
+  for_chunks(queries.size, step);
   PA_UNROLL for (int q = 0; q < Q; ++q) store(sum_of_halves(sums[q]), logits + q * kTileKeys);
 }
 
-inline void group_pair_logits(const PairQueries& queries, int64_t group_heads, Rows<Float8> keys,
-                              Ahead ahead, float* logits) {
+template <typename T>
+inline void group_pair_logits(const PairQueries<T>& queries, int64_t group_heads,
+                              Rows<Float8> keys, Ahead ahead, float* logits) {
   for_heads_together(group_heads, [&](auto together, int64_t head) {
-    const Ahead own = head == 0 ? ahead : Ahead::near(queries.high);
+    const Ahead own = head == 0 ? ahead : Ahead::near(queries.data);
     some_pair_logits<decltype(together)::kQueries>(queries.from(head), keys, own,
                                                    logits + head * kTileKeys);
   });

@@ -1,5 +1,5 @@
 // float8 codes of one token's attention, read as they lie, as pairs of bfloat16 numbers. Weights
-// are rounded to bfloat16; queries that are no bfloat16 numbers any more are kept in two parts.
+// are rounded to bfloat16; queries that are no bfloat16 numbers any more stay float.
 #pragma once
 
 #include "pair_logits.h"
@@ -20,17 +20,24 @@ class PairStream {
   PairStream(const Work& work, const Segment& segment, int64_t rows, float* memory)
       : shape_(*work.shape),
         scale_(logit_scale(shape_)),
-        high_(reinterpret_cast<Bfloat16*>(memory)),
-        low_(changes_queries(work) ? high_ + rows * in_chunks(shape_.head_size) : nullptr),
+        queries_(memory),
+        is_changed_(changes_queries(work)),
         logits_(memory + rows * in_chunks(shape_.head_size)),
         nothing_(logits_ + rows * kTileKeys) {
     if (shape_.key_scaling == Scaling::kPerTensor) scale_.query *= *work.buffers->key_scale;
     const int64_t chunks = in_chunks(shape_.head_size);
-    std::memset(high_, 0, static_cast<std::size_t>(rows * chunks) * 2 * sizeof(Bfloat16));
+    std::memset(queries_, 0, static_cast<std::size_t>(rows * chunks) * sizeof(float));
     std::memset(nothing_, 0, static_cast<std::size_t>(chunks) * sizeof(Float8));
     for (int64_t row = 0; row < rows; ++row) {
-      load_query_pairs(work, row_place(shape_, segment, row), high_ + row * chunks,
-                       low_ == nullptr ? nullptr : low_ + row * chunks);
+      const RowPlace place = row_place(shape_, segment, row);
+      if (is_changed_) {
+        float* to = queries_ + row * chunks;
+        for_changed_query(work, place, [&](Vec value, int64_t c) {
+          store(third_before_second(value), to + c);
+        });
+      } else {
+        copy_given_query(work, place, given() + row * chunks);
+      }
     }
   }
 
@@ -38,17 +45,23 @@ class PairStream {
     return (rows + 1) * in_chunks(shape.head_size) + rows * kTileKeys;
   }
 
-  LogitScale scale() const { return scale_; }
   float* logits(int64_t row) const { return logits_ + row * kTileKeys; }
-  const void* near() const { return high_; }
+  const void* near() const { return queries_; }
   int keys_together() const { return kGroupKeys; }
+
+  Kept weigh(const Tile& tile, int64_t row, int64_t count, const Accumulated& target) const {
+    return weigh_rows<Weight>(tile, scale_, count, wanted_keys(tile), logits(row), target);
+  }
 
   // Logits of a group's keys of one KV head, the first of which is the tile's `key`th.
   void multiply_keys(const Float8* keys, int key, int64_t head, Ahead ahead) const {
     const int64_t row = head * group_size(shape_);
-    const PairQueries queries{high_, low_, shape_.head_size};
-    group_pair_logits(queries.from(row), group_size(shape_), Rows<Float8>{keys, stride()}, ahead,
-                      logits(row) + key);
+    const auto multiply = [&](auto queries) {
+      group_pair_logits(queries.from(row), group_size(shape_), Rows<Float8>{keys, stride()}, ahead,
+                        logits(row) + key);
+    };
+    if (is_changed_) return multiply(PairQueries<float>{queries_, shape_.head_size});
+    multiply(PairQueries<Bfloat16>{given(), shape_.head_size});
   }
 
   // sums += weights . values of `count` keys, the first of which is the tile's `key`th.
@@ -62,6 +75,7 @@ class PairStream {
   }
 
  private:
+  Bfloat16* given() const { return reinterpret_cast<Bfloat16*>(queries_); }
   int64_t stride() const { return shape_.kv_num_heads * shape_.head_size; }
 
   void add_pairs_of(int key, const PairedRows& values, int64_t head, Ahead ahead,
@@ -75,8 +89,8 @@ class PairStream {
 
   const CallShape& shape_;
   LogitScale scale_;
-  Bfloat16* high_;  // [rows, in_chunks(D)]
-  Bfloat16* low_;   // [rows, in_chunks(D)] what high leaves, or null
+  float* queries_;  // [rows, in_chunks(D)], or as many of Bfloat16 if they are as given
+  bool is_changed_;
   float* logits_;   // [rows, kTileKeys], then [rows, 2 * kTileKeys] weights of bfloat16
   float* nothing_;  // a row of zeros, in the place of one that is not wanted
 };

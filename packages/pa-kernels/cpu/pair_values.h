@@ -61,9 +61,7 @@ inline void add_weighted_pairs(const Bfloat16* weights, PairedRows values, int64
       add_pair_chunk<kHeads>(some, part, size, fetched, {out.data + c, out.stride});
       fetched = fetched.after(values.count * 2 * kChunk);
     };
-    int64_t c = 0;
-    for (; c + kChunk <= columns; c += kChunk) step(c, ChunkSize<true>{kChunk});
-    if (c < columns) step(c, ChunkSize<false>{columns - c});
+    for_chunks(columns, step);
   });
 }
 

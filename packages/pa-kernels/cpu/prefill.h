@@ -45,10 +45,10 @@ struct TokensOfSegment {
         return seen_keys(visible[(row + r) / group_heads], tile);
       };
       float* sums = target.sums + row * padded_v;
-      const TileFactors factors = weigh_rows<typename Tiles::Weight>(
+      const Kept kept = weigh_rows<typename Tiles::Weight>(
           tile, scale, count, seen, tiles.logits(row),
           {sums, target.highest + row, target.total + row});
-      for (int64_t r = 0; r < count; ++r) scale_row(factors.keep[r], padded_v, sums + r * padded_v);
+      for (int64_t r = 0; r < count; ++r) scale_row(kept.factor[r], padded_v, sums + r * padded_v);
     }
   }
 

@@ -4,6 +4,7 @@
 #include "logits.h"
 #include "query.h"
 #include "values.h"
+#include "weigh.h"
 
 namespace pa {
 namespace {
@@ -27,11 +28,15 @@ class RowStream {
     return (rows + kGroupKeys) * widest + rows * kTileKeys;
   }
 
-  LogitScale scale() const { return logit_scale(shape_); }
   float* logits(int64_t row) const { return logits_ + row * kTileKeys; }
   // Memory that is near anyhow, to be asked for where nothing else is wanted.
   const void* near() const { return queries_; }
   int keys_together() const { return pass_keys(group_size(shape_)); }
+
+  Kept weigh(const Tile& tile, int64_t row, int64_t count, const Accumulated& target) const {
+    return weigh_rows<Weight>(tile, logit_scale(shape_), count, wanted_keys(tile), logits(row),
+                              target);
+  }
 
   // Logits of keys_together() keys of one KV head, the first of which is the tile's `key`th.
   void multiply_keys(const C* keys, int key, int64_t head, Ahead ahead) const {

@@ -2,27 +2,20 @@
 // a row alone would wait for each lane of its own.
 #pragma once
 
-#include "fixed_weights.h"
 #include "softmax.h"
 #include "tokens.h"
 
 namespace pa {
 namespace {
 
-// Weights are float, in place, or words in the first half of the row. Bfloat16: queries are not
+// float: in place. Bfloat16: in the first half of the row, as the words of pairs; queries are not
 // scaled then, because a scaled one would be rounded.
 template <typename W>
 constexpr bool kScalesLogits = std::is_same_v<W, Bfloat16>;
 
-// int16_t: whole numbers of which the tile's largest weight has kLargestWeight. Relative to the
-// row's largest, the weights of another tile could all be rounded to nothing.
-template <typename W>
-constexpr bool kIsFixed = std::is_same_v<W, int16_t>;
-
-// Factors that rows have once a tile is weighed.
-struct TileFactors {
-  float keep[kLanes];  // of what was accumulated before
-  float unit[kLanes];  // of the tile's weights, where they are whole numbers
+// Factors by which what some rows accumulated before must be multiplied.
+struct Kept {
+  float factor[kLanes];
 };
 
 inline bool is_mapped(const Tile& tile) {
@@ -52,42 +45,10 @@ inline Vec mask_row(const Tile& tile, const LogitScale& scale, bool is_whole, Se
   return peak;
 }
 
-inline Vec store_weight(Vec weight, float* to) {
-  store(weight, to);
-  return weight;
-}
-
-inline Vec or_zero(Vec highest) {
-  // Where nothing was seen any finite reference gives exp2(-inf) = 0.
-  return highest == broadcast(-kInfinity) ? broadcast(0.0F) : highest;
-}
-
-// Turns a row's masked logits into weights; returns lanes that sum to their total. A weight is
-// written where its logit, or one before it, was: 16 bits never reach what is still to be read.
-template <typename W>
-inline Vec weigh_row(int keys, float reference, float* logits) {
-  W* weights = reinterpret_cast<W*>(logits);
-  const auto below = [&](int key) { return load(logits + key) - broadcast(reference); };
-  if constexpr (kIsFixed<W>) {
-    IntVec sum = {};
-    for (int key = 0; key < keys; key += kLanes) {
-      sum += store_weight(whole_weight(below(key)), weights + key);
-    }
-    return __builtin_convertvector(sum, Vec);
-  } else {
-    Vec sum = broadcast(0.0F);
-    for (int key = 0; key < keys; key += kLanes) {
-      sum += store_weight(exp2(below(key)), weights + key);
-    }
-    return sum;
-  }
-}
-
-// Turns up to kLanes rows of logits of one tile into weights relative to 2^highest, in place, and
-// adds them to the totals. seen(row): the row's keys. A NaN logit makes its weight and total NaN.
+// The same of up to kLanes rows, seen(row) being the keys of one; returns the largest of each.
 template <typename W, typename F>
-inline TileFactors weigh_rows(const Tile& tile, const LogitScale& scale, int64_t count, F seen,
-                              float* logits, const Accumulated& target) {
+inline Vec mask_rows(const Tile& tile, const LogitScale& scale, int64_t count, F seen,
+                     float* logits) {
   const int keys = tile.groups() * kGroupKeys;
   const bool mapped = is_mapped(tile);
   Vec lanes[kLanes] = {};
@@ -96,25 +57,62 @@ inline TileFactors weigh_rows(const Tile& tile, const LogitScale& scale, int64_t
     const bool is_whole = mapped && own.begin <= 0 && own.end >= keys;
     lanes[row] = mask_row<W>(tile, scale, is_whole, own, logits + row * kTileKeys);
   }
+  return largest_each(lanes);
+}
+
+// What all rows of one token see of a tile.
+inline auto wanted_keys(const Tile& tile) {
+  return [seen = Seen{tile.begin, tile.end}](int64_t) { return seen; };
+}
+
+// Where nothing was seen any finite reference gives exp2(-inf) = 0.
+inline Vec or_zero(Vec highest) {
+  return highest == broadcast(-kInfinity) ? broadcast(0.0F) : highest;
+}
+
+// Adds the sums of a tile's weights to the totals of rows whose largest logit now is `after`.
+inline Kept keep_totals(Vec after, Vec sums, int64_t count, const Accumulated& target) {
   const Vec before = load_some(target.highest, count);
-  const Vec found = largest_each(lanes);
-  const Vec after = larger(found, before);
-  float references[kLanes];
-  store(or_zero(kIsFixed<W> ? found : after), references);
-  for (int64_t row = 0; row < count; ++row) {
-    lanes[row] = weigh_row<W>(keys, references[row], logits + row * kTileKeys);
-  }
   const Vec factor = before == after ? broadcast(1.0F) : exp2(before - or_zero(after));
-  Vec unit = broadcast(1.0F);
-  if constexpr (kIsFixed<W>) {
-    unit = exp2(found - or_zero(after)) * broadcast(1.0F / kLargestWeight);
-  }
   store_some(after, count, target.highest);
-  store_some(load_some(target.total, count) * factor + sum_each(lanes) * unit, count, target.total);
-  TileFactors factors;
-  store(factor, factors.keep);
-  store(unit, factors.unit);
-  return factors;
+  store_some(load_some(target.total, count) * factor + sums, count, target.total);
+  Kept kept;
+  store(factor, kept.factor);
+  return kept;
+}
+
+inline Vec store_weight(Vec weight, float* to) {
+  store(weight, to);
+  return weight;
+}
+
+// Turns a row's masked logits into weights; returns lanes that sum to their total. A weight is
+// written where its logit, or one before it, was: 16 bits never reach what is still to be read.
+template <typename W>
+inline Vec weigh_row(int keys, float reference, float* logits) {
+  W* weights = reinterpret_cast<W*>(logits);
+  Vec sum = broadcast(0.0F);
+  for (int key = 0; key < keys; key += kLanes) {
+    sum += store_weight(exp2(load(logits + key) - broadcast(reference)), weights + key);
+  }
+  return sum;
+}
+
+// Turns up to kLanes rows of logits of one tile into weights relative to 2^highest, in place, and
+// adds them to the totals. A NaN logit makes its weight and the total NaN.
+template <typename W, typename F>
+inline Kept weigh_rows(const Tile& tile, const LogitScale& scale, int64_t count, F seen,
+                       float* logits, const Accumulated& target) {
+  const Vec found = mask_rows<W>(tile, scale, count, seen, logits);
+  const Vec after = larger(found, load_some(target.highest, count));
+  float references[kLanes];
+  store(or_zero(after), references);
+  Vec lanes[kLanes] = {};
+  for (int64_t row = 0; row < count; ++row) {
+    lanes[row] = weigh_row<W>(tile.groups() * kGroupKeys, references[row],
+                              logits + row * kTileKeys);
+  }
+  return keep_totals(after, sum_each(lanes), count, target);
 }
 
 }  // namespace
