@@ -13,7 +13,7 @@ namespace {
 // sum += keys . digits, four of both a lane. The digits are an operand in memory, which compilers
 // do not make of a broadcast one by themselves.
 __attribute__((always_inline)) inline void add_bytes(IntVec& sum, __m512i keys,
-                                                        const int8_t* four) {
+                                                     const int8_t* four) {
   typedef int32_t Four __attribute__((aligned(1), may_alias));
   __asm__("vpdpbusd %2%{1to16%}, %1, %0"
           : "+v"(sum)

@@ -17,7 +17,7 @@ namespace {
 // sums of products start at what that adds.
 struct FixedQueries {
   int8_t* digits;
-  float* unit;         // [rows]
+  float* unit;          // [rows]
   int32_t* high_start;  // [rows]
   int32_t* low_start;   // [rows]
   int64_t size;

@@ -31,10 +31,10 @@ inline WholeWeight whole_weight(Vec x) {
   const IntVec power = nearest(inside);
   const Vec rest = inside - __builtin_convertvector(power, Vec);
   const Vec square = rest * rest;
-  const Vec even = broadcast(0.69312419F * kMost) * rest + broadcast(kMost);
-  const Vec odd = broadcast(0.05590643F * kMost) * rest + broadcast(0.24024099F * kMost);
-  const Vec most = (broadcast(0.00958285F * kMost) * square + odd) * square + even;
-  const Vec weight = bit_cast<Vec>(bit_cast<IntVec>(most) + (power << 23));
+  const Vec first = broadcast(0.69312419F * kMost) * rest + broadcast(kMost);
+  const Vec third = broadcast(0.05590643F * kMost) * rest + broadcast(0.24024099F * kMost);
+  const Vec scaled = (broadcast(0.00958285F * kMost) * square + third) * square + first;
+  const Vec weight = bit_cast<Vec>(bit_cast<IntVec>(scaled) + (power << 23));
   const IntVec high = nearest(weight);
   const Vec left = weight - __builtin_convertvector(high, Vec);
   return {weight, high, nearest(left * broadcast(kLowDigit))};

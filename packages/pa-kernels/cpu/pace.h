@@ -68,8 +68,9 @@ struct Pace {
 };
 
 // What will be read later. It is asked for line by line in the order of its addresses, whatever the
-// order of the reading that goes on meanwhile: the processor follows an order that it knows, and
-// runs ahead by itself. More requests at a time than it can hold would stop it.
+// order of the reading that goes on meanwhile: with requests in that order, memory and arithmetic
+// took their times one after the other. Loads alone have few lines under way, because products fill
+// the room between them; more requests at a time than the processor can hold would stop it.
 struct Ahead {
   const char* at;
 

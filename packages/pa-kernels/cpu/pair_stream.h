@@ -89,10 +89,10 @@ class PairStream {
 
   const CallShape& shape_;
   LogitScale scale_;
-  float* queries_;  // [rows, in_chunks(D)], or as many of Bfloat16 if they are as given
-  bool is_changed_;
-  float* logits_;   // [rows, kTileKeys], then [rows, 2 * kTileKeys] weights of bfloat16
-  float* nothing_;  // a row of zeros, in the place of one that is not wanted
+  float* queries_;   // [rows, in_chunks(D)], or as many of Bfloat16 if they are as given
+  bool is_changed_;  // whether they are no longer
+  float* logits_;    // [rows, kTileKeys], then [rows, 2 * kTileKeys] weights of bfloat16
+  float* nothing_;   // a row of zeros, in the place of one that is not wanted
 };
 
 }  // namespace
